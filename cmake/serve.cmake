@@ -1,6 +1,6 @@
 # src/serve, the server of `accel serve`; without libmicrohttpd the command says what is missing.
-pkg_check_modules(MICROHTTPD IMPORTED_TARGET libmicrohttpd>=0.9.71)
-if(MICROHTTPD_FOUND)
+pkg_check_modules(ACCEL_MICROHTTPD IMPORTED_TARGET libmicrohttpd>=0.9.71)
+if(ACCEL_MICROHTTPD_FOUND)
   file(GLOB serve_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/serve/*.c)
   list(REMOVE_ITEM serve_sources ${PROJECT_SOURCE_DIR}/src/serve/serve_absent.c)
   file(GLOB page_files CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/serve/page/*)
@@ -16,8 +16,8 @@ else()
 endif()
 add_library(accel_serve STATIC EXCLUDE_FROM_ALL ${serve_sources}) # also for unit tests
 target_link_libraries(accel_serve PUBLIC accel_bench)
-if(MICROHTTPD_FOUND)
-  target_link_libraries(accel_serve PUBLIC PkgConfig::MICROHTTPD)
+if(ACCEL_MICROHTTPD_FOUND)
+  target_link_libraries(accel_serve PUBLIC PkgConfig::ACCEL_MICROHTTPD)
 endif()
 target_link_libraries(accel_tool PRIVATE accel_serve)
 # Units for systemd: `systemctl enable --now accel-serve.socket` once /etc/accel/serve.json is there.

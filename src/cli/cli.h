@@ -147,6 +147,8 @@ int cli_texts_read(cli_run *run, int first, const char *const *fields, uint32_t 
 void cli_texts_free(cli_texts *texts);
 /* A whole file ("-": stdin), NUL-terminated, free() it; *n may be NULL. */
 int cli_file_read(cli_run *run, const char *path, char **bytes, size_t *n);
+/* Replaces the escape of U+0000 in the text of JSON, in place, by what the library takes for it. */
+void cli_json_spell_nul(char *text);
 /* The files of names[n] as media, NULL when there is no memory; free() it. */
 accel_media *cli_media(const char *const *names, uint32_t n);
 /* Where result i of n goes: `path`, and with several results "out.2.png" for "out.png"; in `into`,

@@ -17,9 +17,11 @@
 
 const char *cli_task_of(const cli_run *run) {
   static const char *const generates[] = {"generate", "translate", "summarize", "caption", "vqa"};
+  const char *name = run->command->name;
+  if (run->value[OPT_MAP_TASK]) name = run->value[OPT_MAP_TASK];
   for (size_t i = 0; i < sizeof generates / sizeof *generates; ++i)
-    if (!strcmp(run->command->name, generates[i])) return "generate";
-  return !strcmp(run->command->name, "transcribe") ? "transcribe" : "encode";
+    if (!strcmp(name, generates[i])) return "generate";
+  return !strcmp(name, "transcribe") ? "transcribe" : "encode";
 }
 
 const char *cli_candidate_value(const accel_placement_report *report, double value, char *into,

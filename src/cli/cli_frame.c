@@ -2,7 +2,7 @@
  * answer, free. */
 #include <stdlib.h>
 
-#include "cli/cli_print.h"
+#include "cli/cli_task.h"
 
 int cli_on_texts(cli_run *run, int first, const char *const *fields, uint32_t n_fields,
                  const char *task, cli_text_fn *fn) {
@@ -39,6 +39,19 @@ int cli_on_operands(cli_run *run, const char *task, cli_media_fn *fn) {
   return cli_on_media(run, (const char *const *)run->args + 1, (uint32_t)run->n_args - 1, task, fn);
 }
 
+void cli_json_row(cli_json *json, const char *key, const void *found, uint32_t i,
+                  const uint32_t *count, cli_json_item_fn *item) {
+  cli_json_open(json, key, '[');
+  for (uint32_t k = 0; k < count[i]; ++k) {
+    cli_json_open(json, NULL, '{');
+    item(json, found, i, k);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
+accel_media *cli_row_media(const cli_rows *rows) { return cli_media(rows->field[0], rows->n); }
+
 int cli_json_results(cli_run *run, const char *schema, const accel_endpoint *endpoint,
                      const void *found, uint32_t n, const uint32_t *count, cli_json_item_fn *item) {
   cli_json json;
@@ -47,15 +60,7 @@ int cli_json_results(cli_run *run, const char *schema, const accel_endpoint *end
   cli_json_placement(&json, accel_placement(endpoint));
   cli_json_streaming(&json, endpoint);
   cli_json_open(&json, "results", '[');
-  for (uint32_t i = 0; i < n; ++i) {
-    cli_json_open(&json, NULL, '[');
-    for (uint32_t k = 0; k < count[i]; ++k) {
-      cli_json_open(&json, NULL, '{');
-      item(&json, found, i, k);
-      cli_json_close(&json, '}');
-    }
-    cli_json_close(&json, ']');
-  }
+  for (uint32_t i = 0; i < n; ++i) cli_json_row(&json, NULL, found, i, count, item);
   cli_json_close(&json, ']');
   return cli_json_end(run, &json);
 }

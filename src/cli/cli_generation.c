@@ -238,6 +238,52 @@ static int print_errors(const cli_run *run, const accel_generations *found) {
   return code;
 }
 
+/* ---- rows ---- */
+
+int cli_wishes_begin(cli_run *run, void **wishes) {
+  cli_wishes *w = malloc(sizeof *w);
+  if (!w) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  *wishes = w;
+  const int code = cli_wishes_read(run, w);
+  w->params.continue_on_error = 1;
+  return code ? code : cli_wishes_assistant(run, w);
+}
+
+void cli_wishes_end(void *wishes) {
+  if (wishes) cli_wishes_free(wishes);
+  free(wishes);
+}
+
+void cli_json_generated(cli_json *json, const void *result, uint32_t i) {
+  const accel_generations *found = result;
+  cli_json_open(json, NULL, '[');
+  for (uint32_t k = 0; k < found->n; ++k) {
+    const accel_generation *one = &found->item[k];
+    if (one->prompt != i) continue;
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "text", one->text);
+    cli_json_text(json, "finish", one->finish);
+    cli_json_int(json, "prompt_tokens", one->prompt_tokens);
+    cli_json_int(json, "new_tokens", one->n);
+    cli_json_double(json, "score", one->score);
+    json_logprobs(json, one);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
+const char *cli_generation_failed(const void *result, uint32_t i) {
+  const accel_generations *found = result;
+  for (uint32_t k = 0; k < found->n; ++k)
+    if (found->item[k].prompt == i && found->item[k].error) return found->item[k].error;
+  return NULL;
+}
+
+void cli_free_generations(void *found) {
+  accel_generations *generations = found;
+  accel_generations_free(&generations);
+}
+
 /* ---- streaming ---- */
 
 static int on_token(void *user, const accel_token_event *event) {

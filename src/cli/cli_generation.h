@@ -4,7 +4,7 @@
 
 #include <cjson/cJSON.h>
 
-#include "cli/cli.h"
+#include "cli/cli_task.h"
 
 /* What the options ask for, with the memory behind it. */
 typedef struct cli_wishes {
@@ -32,6 +32,14 @@ int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wish
 /* accel_generate_images, and its result printed. */
 int cli_generate_images(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const char *schema,
                         const accel_image_prompt *prompts, uint32_t n);
+
+/* Rows that generate: the cli_task functions that their tasks share, whose state is a cli_wishes. */
+int cli_wishes_begin(cli_run *run, void **wishes);
+void cli_wishes_end(void *wishes);
+/* A list of the texts of row i: one, or --sequences of them. */
+void cli_json_generated(cli_json *json, const void *found, uint32_t i);
+const char *cli_generation_failed(const void *found, uint32_t i);
+void cli_free_generations(void *found);
 
 /* accel generate --chat (cli_chat.c). */
 int cli_chat(cli_run *run, const accel_generate_params *params);

@@ -54,7 +54,7 @@ int cli_file_read(cli_run *run, const char *path, char **bytes, size_t *n) {
 
 /* C strings cannot hold U+0000; libaccel takes it as C0 80.  cJSON would cut strings at the escape,
  * so it is replaced before, in place. */
-static void spell_nul(char *text) {
+void cli_json_spell_nul(char *text) {
   char *to = text;
   for (const char *from = text; *from;) {
     if (strncmp(from, "\\u0000", 6) == 0) {
@@ -72,7 +72,7 @@ static int json_parse(cli_run *run, const char *path, char *text, size_t n, cJSO
   if (memchr(text, 0, n))
     return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a JSON file", path,
                      strlen(text));
-  spell_nul(text);
+  cli_json_spell_nul(text);
   const char *end = NULL;
   *out = cJSON_ParseWithOpts(text, &end, 1);
   if (*out) return 0;

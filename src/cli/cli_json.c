@@ -39,6 +39,11 @@ static void member(cli_json *json, const char *key) {
   fputs(": ", json->to);
 }
 
+void cli_json_key(cli_json *json, const char *key) {
+  member(json, key);
+  json->some[json->depth] = false; /* no comma in front of what comes */
+}
+
 void cli_json_open(cli_json *json, const char *key, char bracket) {
   member(json, key);
   fputc(bracket, json->to);

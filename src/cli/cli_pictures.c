@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli_print.h"
+#include "cli/cli_task.h"
 
 /* ---- objects: boxes in whole pixels, as transformers' pipeline prints them ---- */
 
@@ -48,13 +48,18 @@ static accel_status draw_objects(const cli_run *run, const accel_media *media,
   return status;
 }
 
+static accel_status objects_in(const cli_run *run, accel_endpoint *endpoint,
+                               const accel_media *media, uint32_t n, accel_detections **found) {
+  accel_detect_params how = accel_detect_params_default();
+  how.threshold = cli_number(run, OPT_THRESHOLD, how.threshold);
+  return accel_detect_objects(endpoint, media, n, &how, found);
+}
+
 static int detect_objects(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
                           uint32_t n) {
   accel_detections *found = NULL;
-  accel_detect_params how = accel_detect_params_default();
-  how.threshold = cli_number(run, OPT_THRESHOLD, how.threshold);
   int code = 0;
-  accel_status status = accel_detect_objects(endpoint, media, n, &how, &found);
+  accel_status status = objects_in(run, endpoint, media, n, &found);
   if (status == ACCEL_OK) status = draw_objects(run, media, found);
   if (status != ACCEL_OK)
     code = cli_fail(run, status);
@@ -117,15 +122,20 @@ static accel_status draw_segments(const cli_run *run, const accel_media *media,
   return status;
 }
 
-static int segment(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
-  accel_segmentations *found = NULL;
+static accel_status segments_of(const cli_run *run, accel_endpoint *endpoint,
+                                const accel_media *media, uint32_t n, accel_segmentations **found) {
   accel_segment_params how = accel_segment_params_default();
   how.subtask = run->value[OPT_SUBTASK];
   how.threshold = cli_number(run, OPT_THRESHOLD, how.threshold);
   how.mask_threshold = cli_number(run, OPT_MASK_THRESHOLD, how.mask_threshold);
   how.overlap_threshold = cli_number(run, OPT_OVERLAP_THRESHOLD, how.overlap_threshold);
+  return accel_segment_images(endpoint, media, n, &how, found);
+}
+
+static int segment(cli_run *run, accel_endpoint *endpoint, const accel_media *media, uint32_t n) {
+  accel_segmentations *found = NULL;
   int code = 0;
-  accel_status status = accel_segment_images(endpoint, media, n, &how, &found);
+  accel_status status = segments_of(run, endpoint, media, n, &found);
   if (status == ACCEL_OK) status = draw_segments(run, media, found);
   if (status != ACCEL_OK)
     code = cli_fail(run, status);
@@ -142,27 +152,122 @@ int cmd_segment(cli_run *run) { return cli_on_operands(run, "image-segmentation"
 
 /* ---- labels of one's own ---- */
 
-static int choose_labels(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
-                         uint32_t n) {
+static accel_status labels_for(const cli_run *run, accel_endpoint *endpoint,
+                               const accel_media *media, uint32_t n,
+                               accel_classifications **found) {
   uint32_t n_labels;
   char **labels;
+  if (!cli_split(run->value[OPT_LABELS], &labels, &n_labels)) return ACCEL_ERROR_OUT_OF_MEMORY;
+  const accel_status status = accel_zero_shot_image(endpoint, media, n, (const char *const *)labels,
+                                                    n_labels, run->value[OPT_HYPOTHESIS], found);
+  free(labels);
+  return status;
+}
+
+static int choose_labels(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
+                         uint32_t n) {
   accel_classifications *found = NULL;
-  if (!cli_split(run->value[OPT_LABELS], &labels, &n_labels))
-    return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  accel_status status = accel_zero_shot_image(endpoint, media, n, (const char *const *)labels,
-                                              n_labels, run->value[OPT_HYPOTHESIS], &found);
+  const accel_status status = labels_for(run, endpoint, media, n, &found);
   int code = status == ACCEL_OK
                  ? cli_print_labels(run, endpoint, found, (const char *const *)run->args + 1,
                                     "picture", "accel.zero-shot-image/1")
                  : cli_fail(run, status);
   accel_classifications_free(&found);
-  free(labels);
   return code;
 }
 
-int cmd_zero_shot_image(cli_run *run) {
-  if (!run->value[OPT_LABELS] ||
-      strspn(run->value[OPT_LABELS], ",") == strlen(run->value[OPT_LABELS]))
-    return cli_usage(run, "no labels: give --labels \"one,two,three\"");
-  return cli_on_operands(run, "zero-shot-image-classification", choose_labels);
+static int need_labels(cli_run *run) {
+  const char *labels = run->value[OPT_LABELS];
+  return labels && strspn(labels, ",") != strlen(labels)
+             ? 0
+             : cli_usage(run, "no labels: give --labels \"one,two,three\"");
 }
+
+int cmd_zero_shot_image(cli_run *run) {
+  const int code = need_labels(run);
+  return code ? code : cli_on_operands(run, "zero-shot-image-classification", choose_labels);
+}
+
+/* ---- rows ---- */
+
+static accel_status call_objects(cli_run *run, void *state, accel_endpoint *endpoint,
+                                 const cli_rows *rows, cli_found *found) {
+  (void)state;
+  accel_media *media = cli_row_media(rows);
+  if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
+  const accel_status status = objects_in(run, endpoint, media, rows->n, &found->objects);
+  free(media);
+  return status;
+}
+
+static void print_row_objects(cli_json *json, const void *found, uint32_t i) {
+  cli_json_row(json, NULL, found, i, ((const accel_detections *)found)->count, json_object);
+}
+
+static void release_objects(void *found) {
+  accel_detections *detections = found;
+  accel_detections_free(&detections);
+}
+
+static accel_status call_segments(cli_run *run, void *state, accel_endpoint *endpoint,
+                                  const cli_rows *rows, cli_found *found) {
+  (void)state;
+  accel_media *media = cli_row_media(rows);
+  if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
+  const accel_status status = segments_of(run, endpoint, media, rows->n, &found->segments);
+  free(media);
+  return status;
+}
+
+static void print_row_segments(cli_json *json, const void *found, uint32_t i) {
+  cli_json_row(json, NULL, found, i, ((const accel_segmentations *)found)->count, json_segment);
+}
+
+static void release_segments(void *found) {
+  accel_segmentations *segments = found;
+  accel_segmentations_free(&segments);
+}
+
+static int begin_labels(cli_run *run, void **state) {
+  (void)state;
+  return need_labels(run);
+}
+
+static accel_status call_labels(cli_run *run, void *state, accel_endpoint *endpoint,
+                                const cli_rows *rows, cli_found *found) {
+  (void)state;
+  accel_media *media = cli_row_media(rows);
+  if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
+  const accel_status status = labels_for(run, endpoint, media, rows->n, &found->labels);
+  free(media);
+  return status;
+}
+
+const cli_task cli_task_detect_objects = {.name = "detect-objects",
+                                          .command = "detect-objects",
+                                          .model_task = "object-detection",
+                                          .field = {"image"},
+                                          .window = 16,
+                                          .shard = 512,
+                                          .call = call_objects,
+                                          .print = print_row_objects,
+                                          .release = release_objects};
+const cli_task cli_task_segment = {.name = "segment",
+                                   .command = "segment",
+                                   .model_task = "image-segmentation",
+                                   .field = {"image"},
+                                   .window = 16,
+                                   .shard = 512,
+                                   .call = call_segments,
+                                   .print = print_row_segments,
+                                   .release = release_segments};
+const cli_task cli_task_zero_shot_image = {.name = "zero-shot-image",
+                                           .command = "zero-shot-image",
+                                           .model_task = "zero-shot-image-classification",
+                                           .field = {"image"},
+                                           .window = 32,
+                                           .shard = 1024,
+                                           .begin = begin_labels,
+                                           .call = call_labels,
+                                           .print = cli_json_labels,
+                                           .release = cli_free_labels};

@@ -13,8 +13,7 @@ typedef struct cli_json {
   FILE *to;
   int depth;
   bool some[CLI_JSON_DEPTH]; /* this level has a member already */
-  bool after_key;
-  const char *path; /* of the file; NULL: stdout */
+  const char *path;          /* of the file; NULL: stdout */
 } cli_json;
 
 /* Opens the place that --json names and begins {"schema": schema, ... }.  0 or an exit code. */
@@ -22,6 +21,8 @@ int cli_json_begin(cli_run *run, const char *schema, cli_json *json);
 /* Closes all open levels and the file; a failed write is exit code 1. */
 int cli_json_end(cli_run *run, cli_json *json);
 
+/* The key of a value that comes as an element does, with key NULL. */
+void cli_json_key(cli_json *json, const char *key);
 /* key NULL: an element of an array. */
 void cli_json_open(cli_json *json, const char *key, char bracket); /* '{' or '[' */
 void cli_json_close(cli_json *json, char bracket);                 /* '}' or ']' */

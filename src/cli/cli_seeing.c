@@ -55,3 +55,45 @@ int cmd_vqa(cli_run *run) {
   free(files);
   return code;
 }
+
+/* ---- rows: a picture, and perhaps a question about it ---- */
+
+static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
+                         cli_found *found) {
+  const cli_wishes *w = state;
+  accel_media *media = cli_row_media(rows);
+  accel_image_prompt *prompts = calloc((size_t)rows->n + 1, sizeof *prompts);
+  accel_status status = ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; media && prompts && i < rows->n; ++i) {
+    const char *question = rows->field[1] ? rows->field[1][i] : run->value[OPT_PROMPT];
+    prompts[i] = (accel_image_prompt){ACCEL_PROMPT_QUESTION, question, &media[i], 1};
+  }
+  if (media && prompts)
+    status = accel_generate_images(endpoint, prompts, rows->n, &w->params, &found->generations);
+  free(prompts);
+  free(media);
+  return status;
+}
+
+const cli_task cli_task_caption = {.name = "caption",
+                                   .command = "caption",
+                                   .field = {"image"},
+                                   .window = 16,
+                                   .shard = 256,
+                                   .begin = cli_wishes_begin,
+                                   .call = call,
+                                   .print = cli_json_generated,
+                                   .failed = cli_generation_failed,
+                                   .release = cli_free_generations,
+                                   .end = cli_wishes_end};
+const cli_task cli_task_vqa = {.name = "vqa",
+                               .command = "vqa",
+                               .field = {"image", "question"},
+                               .window = 16,
+                               .shard = 256,
+                               .begin = cli_wishes_begin,
+                               .call = call,
+                               .print = cli_json_generated,
+                               .failed = cli_generation_failed,
+                               .release = cli_free_generations,
+                               .end = cli_wishes_end};

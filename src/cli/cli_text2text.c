@@ -3,13 +3,18 @@
 
 #include "cli/cli_generation.h"
 
-static int answer(cli_run *run, accel_endpoint *endpoint, const char *task, cli_wishes *w,
-                  const cli_texts *texts) {
+static accel_text2text_params params_of(const cli_run *run, const char *task, const cli_wishes *w) {
   accel_text2text_params how = accel_text2text_params_default();
   how.task = task;
   how.source = run->value[OPT_FROM];
   how.target = run->value[OPT_TO];
   how.generate = &w->params;
+  return how;
+}
+
+static int answer(cli_run *run, accel_endpoint *endpoint, const char *task, cli_wishes *w,
+                  const cli_texts *texts) {
+  const accel_text2text_params how = params_of(run, task, w);
   int code = cli_wishes_stream(run, w, texts->n);
   if (code) return code;
   accel_generations *found;
@@ -41,3 +46,38 @@ static int run_task(cli_run *run, const char *task) {
 
 int cmd_translate(cli_run *run) { return run_task(run, "translation"); }
 int cmd_summarize(cli_run *run) { return run_task(run, "summarization"); }
+
+static accel_status call_translate(cli_run *run, void *state, accel_endpoint *endpoint,
+                                   const cli_rows *rows, cli_found *found) {
+  const accel_text2text_params how = params_of(run, "translation", state);
+  return accel_text2text(endpoint, rows->field[0], rows->n, &how, &found->generations);
+}
+
+static accel_status call_summarize(cli_run *run, void *state, accel_endpoint *endpoint,
+                                   const cli_rows *rows, cli_found *found) {
+  const accel_text2text_params how = params_of(run, "summarization", state);
+  return accel_text2text(endpoint, rows->field[0], rows->n, &how, &found->generations);
+}
+
+const cli_task cli_task_translate = {.name = "translate",
+                                     .command = "translate",
+                                     .field = {"text"},
+                                     .window = 256,
+                                     .shard = 512,
+                                     .begin = cli_wishes_begin,
+                                     .call = call_translate,
+                                     .print = cli_json_generated,
+                                     .failed = cli_generation_failed,
+                                     .release = cli_free_generations,
+                                     .end = cli_wishes_end};
+const cli_task cli_task_summarize = {.name = "summarize",
+                                     .command = "summarize",
+                                     .field = {"text"},
+                                     .window = 256,
+                                     .shard = 512,
+                                     .begin = cli_wishes_begin,
+                                     .call = call_summarize,
+                                     .print = cli_json_generated,
+                                     .failed = cli_generation_failed,
+                                     .release = cli_free_generations,
+                                     .end = cli_wishes_end};

@@ -1,7 +1,7 @@
 /* cmd_classify.c - accel classify and audio-classify: labels for texts, pictures and sounds. */
 #include <stdlib.h>
 
-#include "cli/cli_print.h"
+#include "cli/cli_task.h"
 
 static void json_label(cli_json *json, const void *found, uint32_t i, uint32_t k) {
   const accel_label_score *l = &((const accel_classifications *)found)->score[i][k];
@@ -117,3 +117,83 @@ int cmd_classify(cli_run *run) {
   }
   return cli_on_texts(run, 1, fields, 2, "text-classification", classify);
 }
+
+/* ---- rows ---- */
+
+static accel_status call_texts(cli_run *run, void *state, accel_endpoint *endpoint,
+                               const cli_rows *rows, cli_found *found) {
+  (void)state;
+  bool any = false;
+  const char **second = malloc(((size_t)rows->n + 1) * sizeof *second);
+  if (!second) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < rows->n; ++i) {
+    second[i] = rows->field[1][i] ? rows->field[1][i] : run->value[OPT_PAIR];
+    any = any || second[i];
+  }
+  const accel_classify_params how = params_of(run, 1);
+  const accel_status status =
+      accel_classify(endpoint, rows->field[0], any ? second : NULL, rows->n, &how, &found->labels);
+  free((void *)second);
+  return status;
+}
+
+static accel_status call_media(cli_run *run, accel_endpoint *endpoint, const cli_rows *rows,
+                               bool sounds, cli_found *found) {
+  const accel_classify_params how = params_of(run, 5);
+  accel_media *media = cli_row_media(rows);
+  if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
+  const accel_status status = (sounds ? accel_classify_sounds : accel_classify_images)(
+      endpoint, media, rows->n, &how, &found->labels);
+  free(media);
+  return status;
+}
+
+static accel_status call_images(cli_run *run, void *state, accel_endpoint *endpoint,
+                                const cli_rows *rows, cli_found *found) {
+  (void)state;
+  return call_media(run, endpoint, rows, false, found);
+}
+
+static accel_status call_sounds(cli_run *run, void *state, accel_endpoint *endpoint,
+                                const cli_rows *rows, cli_found *found) {
+  (void)state;
+  return call_media(run, endpoint, rows, true, found);
+}
+
+void cli_json_labels(cli_json *json, const void *found, uint32_t i) {
+  cli_json_row(json, NULL, found, i, ((const accel_classifications *)found)->count, json_label);
+}
+
+void cli_free_labels(void *found) {
+  accel_classifications *labels = found;
+  accel_classifications_free(&labels);
+}
+
+const cli_task cli_task_classify = {.name = "classify",
+                                    .command = "classify",
+                                    .model_task = "text-classification",
+                                    .field = {"text", "text_pair"},
+                                    .optional = true,
+                                    .window = 2048,
+                                    .shard = 8192,
+                                    .call = call_texts,
+                                    .print = cli_json_labels,
+                                    .release = cli_free_labels};
+const cli_task cli_task_classify_images = {.name = "classify-images",
+                                           .command = "classify",
+                                           .model_task = "image-classification",
+                                           .field = {"image"},
+                                           .window = 32,
+                                           .shard = 1024,
+                                           .call = call_images,
+                                           .print = cli_json_labels,
+                                           .release = cli_free_labels};
+const cli_task cli_task_classify_sounds = {.name = "audio-classify",
+                                           .command = "audio-classify",
+                                           .model_task = "audio-classification",
+                                           .field = {"audio"},
+                                           .window = 16,
+                                           .shard = 256,
+                                           .call = call_sounds,
+                                           .print = cli_json_labels,
+                                           .release = cli_free_labels};

@@ -4,20 +4,25 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli_task.h"
 #include "cli/cmd_similarity.h"
+
+/* The vector of text i, or a list of one for each of its tokens. */
+static void json_vector(cli_json *json, const void *result, uint32_t i) {
+  const accel_embeddings *found = result;
+  if (!found->per_token) {
+    cli_json_floats(json, NULL, found->data + (size_t)i * found->dim, found->dim);
+    return;
+  }
+  cli_json_open(json, NULL, '[');
+  for (uint64_t row = found->row_start[i]; row < found->row_start[i + 1]; ++row)
+    cli_json_floats(json, NULL, found->data + row * found->dim, found->dim);
+  cli_json_close(json, ']');
+}
 
 static void json_vectors(cli_json *json, const accel_embeddings *found) {
   cli_json_open(json, "embeddings", '[');
-  for (uint32_t i = 0; i < found->n; ++i) {
-    if (!found->per_token) {
-      cli_json_floats(json, NULL, found->data + (size_t)i * found->dim, found->dim);
-      continue;
-    }
-    cli_json_open(json, NULL, '[');
-    for (uint64_t row = found->row_start[i]; row < found->row_start[i + 1]; ++row)
-      cli_json_floats(json, NULL, found->data + row * found->dim, found->dim);
-    cli_json_close(json, ']');
-  }
+  for (uint32_t i = 0; i < found->n; ++i) json_vector(json, found, i);
   cli_json_close(json, ']');
 }
 
@@ -113,14 +118,19 @@ static int print_result(cli_run *run, accel_endpoint *endpoint, const accel_embe
   return code;
 }
 
-static int embed(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) {
+static accel_status vectors_of(const cli_run *run, accel_endpoint *endpoint,
+                               const char *const *texts, uint32_t n, accel_embeddings **found) {
   accel_embed_params how = accel_embed_params_default();
   how.pooling = run->value[OPT_POOLING];
   how.prompt = run->value[OPT_PROMPT];
   how.prompt_name = run->value[OPT_PROMPT_NAME];
   if (run->value[OPT_NORMALIZE]) how.normalize = strcmp(run->value[OPT_NORMALIZE], "yes") == 0;
+  return accel_embed_with(endpoint, texts, n, &how, found);
+}
+
+static int embed(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) {
   accel_embeddings *found;
-  accel_status status = accel_embed_with(endpoint, texts->text, texts->n, &how, &found);
+  accel_status status = vectors_of(run, endpoint, texts->text, texts->n, &found);
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = print_result(run, endpoint, found, texts);
   accel_embeddings_free(&found);
@@ -128,3 +138,24 @@ static int embed(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
 }
 
 int cmd_embed(cli_run *run) { return cli_on_plain_texts(run, 1, "feature-extraction", embed); }
+
+static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
+                         cli_found *found) {
+  (void)state;
+  return vectors_of(run, endpoint, rows->field[0], rows->n, &found->embeddings);
+}
+
+static void release(void *found) {
+  accel_embeddings *embeddings = found;
+  accel_embeddings_free(&embeddings);
+}
+
+const cli_task cli_task_embed = {.name = "embed",
+                                 .command = "embed",
+                                 .model_task = "feature-extraction",
+                                 .field = {"text"},
+                                 .window = 2048,
+                                 .shard = 8192,
+                                 .call = call,
+                                 .print = json_vector,
+                                 .release = release};

@@ -70,3 +70,22 @@ int cmd_generate(cli_run *run) {
   cli_wishes_free(&w);
   return code;
 }
+
+static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
+                         cli_found *found) {
+  const cli_wishes *w = state;
+  (void)run;
+  return accel_generate(endpoint, rows->field[0], rows->n, &w->params, &found->generations);
+}
+
+const cli_task cli_task_generate = {.name = "generate",
+                                    .command = "generate",
+                                    .field = {"text"},
+                                    .window = 256,
+                                    .shard = 512,
+                                    .begin = cli_wishes_begin,
+                                    .call = call,
+                                    .print = cli_json_generated,
+                                    .failed = cli_generation_failed,
+                                    .release = cli_free_generations,
+                                    .end = cli_wishes_end};

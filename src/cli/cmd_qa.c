@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/cli_print.h"
+#include "cli/cli_task.h"
 
 /* Question and context of every record: from --input, or from operands with the context perhaps in
  * a file. */
@@ -66,20 +66,26 @@ static void print_table(const accel_answers *found, const cli_texts *records) {
   cli_table_print(&table, "rlll");
 }
 
-static int answer(cli_run *run, accel_endpoint *endpoint, const cli_texts *records) {
-  const char **questions = malloc(2 * (size_t)records->n * sizeof *questions);
-  if (!questions) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
-  const char **contexts = questions + records->n;
-  for (uint32_t i = 0; i < records->n; ++i)
-    questions[i] = records->text[2 * i], contexts[i] = records->text[2 * i + 1];
+static accel_status answers_of(const cli_run *run, accel_endpoint *endpoint,
+                               const char *const *questions, const char *const *contexts,
+                               uint32_t n, accel_answers **found) {
   accel_qa_params how = accel_qa_params_default();
   how.top_k = (uint32_t)cli_count(run, OPT_TOP_K, how.top_k);
   how.doc_stride = (uint32_t)cli_count(run, OPT_DOC_STRIDE, how.doc_stride);
   how.max_answer_len = (uint32_t)cli_count(run, OPT_MAX_ANSWER_LENGTH, how.max_answer_len);
   if (run->value[OPT_ALIGN]) how.align_to_words = strcmp(run->value[OPT_ALIGN], "yes") == 0;
   how.handle_impossible_answer = cli_flag(run, OPT_IMPOSSIBLE);
+  return accel_qa(endpoint, questions, contexts, n, &how, found);
+}
+
+static int answer(cli_run *run, accel_endpoint *endpoint, const cli_texts *records) {
+  const char **questions = malloc(2 * (size_t)records->n * sizeof *questions);
+  if (!questions) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  const char **contexts = questions + records->n;
+  for (uint32_t i = 0; i < records->n; ++i)
+    questions[i] = records->text[2 * i], contexts[i] = records->text[2 * i + 1];
   accel_answers *found;
-  accel_status status = accel_qa(endpoint, questions, contexts, records->n, &how, &found);
+  accel_status status = answers_of(run, endpoint, questions, contexts, records->n, &found);
   free((void *)questions);
   if (status != ACCEL_OK) return cli_fail(run, status);
   int code = 0;
@@ -104,3 +110,28 @@ int cmd_qa(cli_run *run) {
   free(context);
   return code;
 }
+
+static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
+                         cli_found *found) {
+  (void)state;
+  return answers_of(run, endpoint, rows->field[0], rows->field[1], rows->n, &found->answers);
+}
+
+static void print(cli_json *json, const void *found, uint32_t i) {
+  cli_json_row(json, NULL, found, i, ((const accel_answers *)found)->count, json_answer);
+}
+
+static void release(void *found) {
+  accel_answers *answers = found;
+  accel_answers_free(&answers);
+}
+
+const cli_task cli_task_qa = {.name = "qa",
+                              .command = "qa",
+                              .model_task = "question-answering",
+                              .field = {"question", "context"},
+                              .window = 512,
+                              .shard = 2048,
+                              .call = call,
+                              .print = print,
+                              .release = release};

@@ -5,7 +5,7 @@
 
 #include "tool/tool_subtitles.h"
 #include "tool/tool_wav.h"
-#include "cli/cli_print.h"
+#include "cli/cli_task.h"
 
 /* What is asked for, with the memory behind it. */
 typedef struct wishes {
@@ -96,9 +96,9 @@ static int read_lists(cli_run *run, wishes *w) {
   return code;
 }
 
-static int read_wishes(cli_run *run, wishes *w) {
+static int read_wishes(cli_run *run, wishes *w, const char *task) {
   accel_transcribe_params *p = &w->how;
-  const char *condition = run->value[OPT_CONDITION], *task = run->value[OPT_TASK];
+  const char *condition = run->value[OPT_CONDITION];
   *w = (wishes){.how = accel_transcribe_params_default(),
                 .generate = accel_generate_params_default()};
   if (task && strcmp(task, "transcribe") != 0 && strcmp(task, "translate") != 0)
@@ -124,8 +124,7 @@ static int read_wishes(cli_run *run, wishes *w) {
   w->generate.num_beams = (uint32_t)cli_count(run, OPT_BEAMS, 0);
   w->generate.seed = (uint64_t)cli_count(run, OPT_SEED, 0);
   p->generate = &w->generate;
-  int code = read_lists(run, w);
-  return code ? code : read_media(run, w);
+  return read_lists(run, w);
 }
 
 static void free_wishes(wishes *w) {
@@ -178,26 +177,29 @@ static void json_segments(cli_json *json, const accel_speech_segment *segment, u
   cli_json_close(json, ']');
 }
 
+static void json_transcript(cli_json *json, const accel_transcripts *found, uint32_t i,
+                            const char *stamps) {
+  const bool words = stamps && !strcmp(stamps, "word");
+  cli_json_open(json, NULL, '{');
+  cli_json_text(json, "text", found->text[i]);
+  cli_json_double(json, "seconds", found->seconds[i]);
+  if (stamps) json_chunks(json, "chunks", found->chunk[i], found->count[i]);
+  if (found->ids[i]) {
+    if (found->language[i]) cli_json_text(json, "language", found->language[i]);
+    json_ids(json, found->ids[i], found->n_ids[i]);
+    if (found->segment[i]) json_segments(json, found->segment[i], found->segments[i], words);
+  }
+  cli_json_close(json, '}');
+}
+
 static int print_json(cli_run *run, const accel_endpoint *endpoint, const accel_transcripts *found,
                       const char *stamps) {
-  const bool words = stamps && !strcmp(stamps, "word");
   cli_json json;
   int code = cli_json_begin(run, "accel.transcribe/1", &json);
   if (code) return code;
   cli_json_placement(&json, accel_placement(endpoint));
   cli_json_open(&json, "results", '[');
-  for (uint32_t i = 0; i < found->n; ++i) {
-    cli_json_open(&json, NULL, '{');
-    cli_json_text(&json, "text", found->text[i]);
-    cli_json_double(&json, "seconds", found->seconds[i]);
-    if (stamps) json_chunks(&json, "chunks", found->chunk[i], found->count[i]);
-    if (found->ids[i]) {
-      if (found->language[i]) cli_json_text(&json, "language", found->language[i]);
-      json_ids(&json, found->ids[i], found->n_ids[i]);
-      if (found->segment[i]) json_segments(&json, found->segment[i], found->segments[i], words);
-    }
-    cli_json_close(&json, '}');
-  }
+  for (uint32_t i = 0; i < found->n; ++i) json_transcript(&json, found, i, stamps);
   cli_json_close(&json, ']');
   return cli_json_end(run, &json);
 }
@@ -228,7 +230,8 @@ int cmd_transcribe(cli_run *run) {
   wishes w;
   const char *format = run->value[OPT_FORMAT] ? run->value[OPT_FORMAT] : "txt";
   const bool vtt = !strcmp(format, "vtt"), subtitles = vtt || !strcmp(format, "srt");
-  int code = read_wishes(run, &w);
+  int code = read_wishes(run, &w, run->value[OPT_TASK]);
+  if (!code) code = read_media(run, &w);
   if (!code && !subtitles && strcmp(format, "txt") != 0 && strcmp(format, "json") != 0)
     code = cli_usage(run, "--format of a transcript: txt, srt, vtt or json, not %s", format);
   if (!code && subtitles && w.n != 1) code = cli_usage(run, "--format %s is for one sound", format);
@@ -250,3 +253,60 @@ int cmd_transcribe(cli_run *run) {
   free_wishes(&w);
   return code;
 }
+
+/* ---- rows ---- */
+
+/* What a row's result is printed with, beside what was found. */
+typedef struct row_results {
+  accel_transcripts *found;
+  const char *stamps;
+} row_results;
+
+static int begin(cli_run *run, void **state) {
+  wishes *w = malloc(sizeof *w);
+  if (!w) return cli_error(run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  *state = w;
+  return read_wishes(run, w, NULL);
+}
+
+static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *rows,
+                         cli_found *found) {
+  const wishes *w = state;
+  (void)run;
+  row_results *results = calloc(1, sizeof *results);
+  accel_media *media = cli_row_media(rows);
+  accel_status status = ACCEL_ERROR_OUT_OF_MEMORY;
+  if (results && media)
+    status = accel_transcribe(endpoint, media, rows->n, &w->how, &results->found);
+  free(media);
+  if (status != ACCEL_OK) {
+    free(results);
+    return status;
+  }
+  results->stamps = w->how.timestamps;
+  found->own = results;
+  return ACCEL_OK;
+}
+
+static void print(cli_json *json, const void *found, uint32_t i) {
+  const row_results *results = found;
+  json_transcript(json, results->found, i, results->stamps);
+}
+
+static void release(void *found) {
+  row_results *results = found;
+  accel_transcripts_free(&results->found);
+  free(results);
+}
+
+const cli_task cli_task_transcribe = {.name = "transcribe",
+                                      .command = "transcribe",
+                                      .model_task = "automatic-speech-recognition",
+                                      .field = {"audio"},
+                                      .window = 8,
+                                      .shard = 64,
+                                      .begin = begin,
+                                      .call = call,
+                                      .print = print,
+                                      .release = release,
+                                      .end = free};

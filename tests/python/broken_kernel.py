@@ -16,7 +16,7 @@ from verifying import MODELS
 
 KERNEL, MARK = "rms_norm", "norm_kind=rms"
 TARGETS = ("accel_tool", "accel-probe", "accel_plugin_cpu")
-OFF = ("ACCEL_HIPCC", "ACCEL_NVCC", "GLSLC", "ACCEL_BUILD_TESTS", "ACCEL_BUILD_EXAMPLES", "ACCEL_BUILD_BENCHMARKS")
+OFF = ("ACCEL_HIPCC", "ACCEL_NVCC", "ACCEL_GLSLC", "ACCEL_BUILD_TESTS", "ACCEL_BUILD_EXAMPLES", "ACCEL_BUILD_BENCHMARKS")
 
 
 def build():

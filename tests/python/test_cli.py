@@ -22,7 +22,7 @@ PIPELINES = os.path.join(FIXTURES, "pipelines")
 BERT = os.path.join(FIXTURES, "models", "bert")
 GOLDEN = os.path.join(BERT, "golden.BertModel.right.safetensors")
 COMMANDS = ["detect", "registry", "deps", "matrix", "report", "test", "embed", "similarity", "classify", "tokens", "qa", "fill-mask", "translate", "summarize", "run", "verify", "bench",
-            "fit", "cache", "tokenize", "help", "version"]
+            "fit", "cache", "map", "tokenize", "help", "version"]
 # The tests' own settings must not reach the tool as twins of its options.
 ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ACCEL_") or k in ("ACCEL_CACHE_DIR", "ACCEL_ISA")}
 

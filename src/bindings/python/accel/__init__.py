@@ -19,6 +19,7 @@ from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledErr
                       NonfiniteError, NotFoundError, QueueFullError, UnknownModelError, UnsupportedError, VerifyError)
 from ._generate import Generation, GenerationTicket, Session, Token
 from ._images import GeneratedImage, GeneratedImages
+from ._map import Mapped, Mapper, map  # noqa: A004
 from ._model import Model, Placement, PlacementCandidate, PlacementPart, Tokenizer, preprocess
 from ._pool import Pool, PooledModel
 from ._queue import Ticket
@@ -118,10 +119,10 @@ def find_model(model: str) -> str:
 
 __all__ = [
     "AccelError", "AccelTimeoutError", "Adapter", "ArgumentError", "AutoModel", "AutoTokenizer", "CacheEntry", "CancelledError", "Context", "Device", "DeviceError",
-    "DeviceTensor", "DeviceUnavailableError", "DoesNotFitError", "Fit", "FitPart", "FormatError", "Generation", "MODEL_REGISTRY", "MemorySummary", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
+    "DeviceTensor", "DeviceUnavailableError", "DoesNotFitError", "Fit", "FitPart", "FormatError", "Generation", "MODEL_REGISTRY", "Mapped", "Mapper", "MemorySummary", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
     "NotFoundError", "OpenDevice", "Pipeline", "Placement", "PlacementCandidate", "PlacementPart", "Pool", "PooledModel", "QueueFullError", "Segmentation", "Session", "Stream", "Tensor", "TestRecord", "TestReport", "Ticket", "Token", "Tokenizer", "UnknownModelError",
     "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "draw_objects", "empty_cache", "find_model", "fit", "get_dependencies",
     "get_device", "get_device_stream", "get_device_type", "is_cuda_available", "is_half_precision_available", "is_rocm_available", "memory_summary",
-    "is_hardware_supported", "is_precision_supported", "pipeline", "preprocess", "print_device_info", "rag", "rocm_version", "run_precision_tests",
+    "is_hardware_supported", "is_precision_supported", "map", "pipeline", "preprocess", "print_device_info", "rag", "rocm_version", "run_precision_tests",
     "runtime_version", "set_precision_profile", "synchronize", "to_device", "verify", "__version__",
 ]
