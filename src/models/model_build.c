@@ -124,6 +124,7 @@ const char *accel__model_task(const char *class_name) {
       {"ForAudioClassification", "audio-classification"},
       {"ForImageClassification", "image-classification"},
       {"ForImageClassificationWithTeacher", "image-classification"},
+      {"ForDepthEstimation", "depth-estimation"},
       {"ForObjectDetection", "object-detection"},
       {"ForCTC", "automatic-speech-recognition"},
       {"ForSemanticSegmentation", "image-segmentation"},

@@ -8,26 +8,11 @@
 
 static const double norm_eps = 1e-5; /* torch's default, which transformers and timm leave */
 
-/* out_features or out_indices of a backbone: the last stage named; the last one of all when there
- * are none. */
+/* Stages are built up to the last one asked for. */
 static accel_status read_last(accel__build *b, accel__resnet *c) {
-  const accel__json *names = NULL, *indices = NULL;
-  c->last = c->stages;
-  ACCEL_TRY(accel__json_array(b->file, b->config, "out_features", &names));
-  ACCEL_TRY(accel__json_array(b->file, b->config, "out_indices", &indices));
-  const char *key = names != NULL ? "out_features" : "out_indices";
-  ACCEL_JSON_EACH(item, names != NULL ? names : indices) {
-    long long n = -1;
-    if (cJSON_IsNumber(item))
-      n = (long long)item->valuedouble < 0 ? (long long)item->valuedouble + c->stages + 1
-                                           : (long long)item->valuedouble;
-    const char *name = cJSON_IsString(item) ? item->valuestring : "";
-    if (strcmp(name, c->timm ? "act1" : "stem") == 0) n = 0;
-    sscanf(name, c->timm ? "layer%lld" : "stage%lld", &n);
-    if (n < 0 || n > c->stages || c->n_asked > c->stages)
-      return accel__refuse(b, "field '%s' names a stage that is not there", key);
-    c->last = c->asked[c->n_asked++] = n;
-  }
+  ACCEL_TRY(accel__read_stages(b, c->timm ? "act1" : "stem", c->timm ? "layer" : "stage", c->stages,
+                               c->asked, &c->n_asked));
+  c->last = c->n_asked > 0 ? c->asked[c->n_asked - 1] : c->stages;
   return ACCEL_OK;
 }
 

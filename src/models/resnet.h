@@ -15,7 +15,7 @@ typedef struct accel__resnet {
   bool timm;    /* names as timm has them */
   int64_t last; /* stages that are built: those up to the last feature map asked for */
   /* feature maps asked for, in order: stages, 0 the stem */
-  int64_t asked[ACCEL__MAX_STAGES + 1], n_asked;
+  int64_t asked[ACCEL__MAX_MAPS], n_asked;
   accel__activation act;
 } accel__resnet;
 

@@ -57,6 +57,9 @@ accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, 
                               int *orientation);
 /* An 8-bit RGB PNG file, under a temporary name first. */
 accel_status accel__png_write(const char *path, const accel__image *image);
+/* Grey pixels [height, width] of 0 to 2^bits - 1 as a PNG file of 8 or 16 bits, written likewise. */
+accel_status accel__png_write_grey(const char *path, const uint16_t *grey, int32_t width,
+                                   int32_t height, int bits);
 /* Orientation in a TIFF block as Exif has it ("II" or "MM" first); 1 when it tells none. */
 int accel__exif_orientation(const uint8_t *tiff, size_t n);
 

@@ -48,6 +48,7 @@ static const struct known {
     {"Segformer",
      true,
      {RESIZED(BILINEAR, SIDES(512)), IMAGENET, .never_crops = true, .never_pads = true}},
+    {"DPT", true, {RESIZED(BICUBIC, SIDES(384)), HALVES, .multiple_of = 1}},
     {"Llava", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, WHITE, .pad_square = true}},
     {"LlavaNext",
      false,
@@ -82,6 +83,8 @@ static accel_status class_for(const char *directory, const char **class_name) {
       {"swin", "ViTImageProcessor"},
       {"resnet", "ConvNextImageProcessor"},
       {"convnext", "ConvNextImageProcessor"},
+      {"depth_anything", "DPTImageProcessor"},
+      {"dpt", "DPTImageProcessor"},
       {"detr", "DetrImageProcessor"},
       {"yolos", "YolosImageProcessor"},
       {"segformer", "SegformerImageProcessor"},
@@ -109,8 +112,8 @@ static accel_status class_of(const accel__json_file *file, const accel__json *at
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                      "%s: image_processor_type '%s' is not supported; known: ViT, DeiT, Bit, CLIP, "
                      "Siglip, Blip, ConvNext, "
-                     "Segformer, Llava, "
-                     "LlavaNext, VideoMAE, Detr, Yolos, Qwen2VL (ImageProcessor)",
+                     "Segformer, DPT, Llava, LlavaNext, "
+                     "VideoMAE, Detr, Yolos, Qwen2VL (ImageProcessor)",
                      file->name, type);
 }
 
@@ -233,6 +236,17 @@ static accel_status read_patches(const accel__json_file *file, const accel__json
                        "min_pixels and max_pixels beside it");
 }
 
+static accel_status read_multiples(const accel__json_file *file, const accel__json *at,
+                                   accel__image_processor *p) {
+  ACCEL_TRY(accel__json_bool(file, at, "keep_aspect_ratio", &p->keeps_ratio));
+  ACCEL_TRY(accel__json_int(file, at, "ensure_multiple_of", 1, MAX_SIDE, &p->multiple_of));
+  ACCEL_TRY(accel__json_int(file, at, "size_divisor", 1, MAX_SIDE, &p->divisor));
+  if (!p->do_pad || p->divisor) return ACCEL_OK;
+  return accel__remedy(
+      accel__fail(ACCEL_ERROR_FORMAT, "%s: do_pad is set, but size_divisor is not", file->name),
+      "give size_divisor, or set do_pad to false");
+}
+
 static accel_status read_fields(const accel__json_file *file, const accel__json *at, bool square,
                                 accel__image_processor *p) {
   const struct {
@@ -260,6 +274,7 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
     ACCEL_TRY(read_patches(file, at, p));
   else
     ACCEL_TRY(read_size(file, at, "size", square, max_size, &p->size));
+  if (p->multiple_of) ACCEL_TRY(read_multiples(file, at, p));
   if (is_null(at, "size") && p->layout != ACCEL__LAYOUT_PADDED) p->size = (accel__size){0};
   if (is_null(at, "crop_size")) p->crop_size = (accel__size){0};
   ACCEL_TRY(read_size(file, at, "crop_size", true, 0, &p->crop_size));
@@ -281,6 +296,8 @@ static accel_status check(const accel__json_file *file, const accel__image_proce
   if (p->do_resize && p->layout != ACCEL__LAYOUT_PATCHES && !z->shortest_edge && !z->height &&
       !z->max_height)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: do_resize is set, but size is null", file->name);
+  if (p->multiple_of && p->do_resize && !(z->height && z->width))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: size must have height and width", file->name);
   if (p->convnext && p->do_resize && (!p->size.shortest_edge || !(p->crop_pct > 0.0)))
     return accel__fail(ACCEL_ERROR_FORMAT,
                        "%s: size must have shortest_edge, and crop_pct must be above 0",

@@ -55,10 +55,25 @@ static accel_status whole_blocks(const processor *p, double height, double width
   return ACCEL_OK;
 }
 
+/* DPT: the sides of `size`, or the one that changes the picture least and the other in its ratio,
+ * rounded to multiples. */
+static void rounded(const processor *p, const accel__size *size, double height, double width,
+                    int32_t *to_height, int32_t *to_width) {
+  double down = size->height / height, across = size->width / width;
+  const double multiple = (double)p->multiple_of;
+  if (p->keeps_ratio) down = across = fabs(1.0 - across) < fabs(1.0 - down) ? across : down;
+  const double h = nearbyint(down * height / multiple) * multiple,
+               w = nearbyint(across * width / multiple) * multiple;
+  *to_height = h > INT32_MAX ? INT32_MAX : (int32_t)h;
+  *to_width = w > INT32_MAX ? INT32_MAX : (int32_t)w;
+}
+
 accel_status accel__size_after(const processor *p, const accel__size *s, int32_t height,
                                int32_t width, int32_t *to_height, int32_t *to_width) {
   if (p->layout == ACCEL__LAYOUT_PATCHES) {
     ACCEL_TRY(whole_blocks(p, height, width, to_height, to_width));
+  } else if (p->multiple_of) {
+    rounded(p, s, height, width, to_height, to_width);
   } else if (s->shortest_edge && s->longest_edge) {
     keep_ratio(height, width, s->shortest_edge, s->longest_edge, to_height, to_width);
     if (p->multiples) {
@@ -396,7 +411,8 @@ static accel_status stacked(const processor *p, const accel__image *images, uint
   levels level;
   const bool masked = p->layout == ACCEL__LAYOUT_PADDED && p->do_pad,
              frames = p->layout == ACCEL__LAYOUT_FRAMES;
-  const bool padded = p->do_pad && !p->pad_square;
+  const bool padded = p->do_pad && !p->pad_square && !p->multiple_of;
+  const int64_t divisor = p->do_pad && p->multiple_of ? p->divisor : 1;
   for (uint32_t i = 0; i < n; i++) {
     height = images[i].height > height ? images[i].height : height;
     width = images[i].width > width ? images[i].width : width;
@@ -410,6 +426,10 @@ static accel_status stacked(const processor *p, const accel__image *images, uint
     height = p->pad_size.height;
     width = p->pad_size.width;
   }
+  const int64_t top = (divisor - height % divisor) % divisor / 2,
+                left = (divisor - width % divisor) % divisor / 2;
+  height = (height + divisor - 1) / divisor * divisor;
+  width = (width + divisor - 1) / divisor * divisor;
   out->rank = frames ? 5 : 4;
   memcpy(out->dim,
          frames ? (int64_t[5]){1, n, 3, height, width} : (int64_t[5]){n, 3, height, width},
@@ -422,7 +442,8 @@ static accel_status stacked(const processor *p, const accel__image *images, uint
   if (masked && !out->mask) return ACCEL_ERROR_OUT_OF_MEMORY;
   make_levels(p, &level);
   for (uint32_t i = 0; i < n; i++) {
-    fill_planes(&images[i], &level, height, width, out->values + (int64_t)i * 3 * height * width);
+    fill_planes(&images[i], &level, height, width,
+                out->values + (int64_t)i * 3 * height * width + top * width + left);
     for (int64_t y = 0; out->mask && y < height; y++) {
       int64_t *row = out->mask + ((int64_t)i * height + y) * width;
       const int64_t ones = y < images[i].height ? images[i].width : 0;

@@ -20,6 +20,7 @@ import torch
 import transformers as T
 from safetensors.torch import save_file
 
+import tiny_models
 from make_encoder_goldens import randomise
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
@@ -126,6 +127,39 @@ def segment_objects(name):
         cases.append({"options": options, "want": want})
     save_file(maps, directory / "maps.safetensors")
     write(directory, files=PICTURES, cases=cases)
+
+
+# ---- depth ----
+
+def depth(name, dpt=False):
+    """Depth Anything (its processor keeps the shape of the picture) and DPT; heads that answer with a range."""
+    neck = dict(neck_hidden_sizes=[8, 12, 16], reassemble_factors=[2, 1, 0.5], fusion_hidden_size=10)
+    seen = dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=2, image_size=28, patch_size=7)
+    if dpt:
+        config = T.DPTConfig(**{**seen, "intermediate_size": 31}, backbone_out_indices=[0, 1, 2], **neck)
+        model, last = T.DPTForDepthEstimation(config), "head.head.4"
+        processor = T.DPTImageProcessor(size={"height": 28, "width": 28})
+    else:
+        backbone = T.Dinov2Config(**seen, out_indices=[1, 2, 3], reshape_hidden_states=False)
+        model, last = T.DepthAnythingForDepthEstimation(T.DepthAnythingConfig(backbone_config=backbone, patch_size=7, reassemble_hidden_size=16, head_hidden_size=9, **neck)), "head.conv3"
+        processor = T.DPTImageProcessor(size={"height": 28, "width": 28}, keep_aspect_ratio=True, ensure_multiple_of=7)
+    directory = save(name, model, processor)
+    tiny_models.randomise(model)
+    with torch.no_grad():
+        model.get_parameter(last + ".weight").mul_(5)
+        model.get_parameter(last + ".bias").fill_(2.0)
+    model.save_pretrained(directory)
+    run = T.pipeline("depth-estimation", model=str(directory), device="cpu", model_kwargs={"attn_implementation": "eager"})
+    tensors, want = {}, []
+    for f, path in zip(PICTURES, paths(PICTURES)):
+        found = run(path)
+        values = found["predicted_depth"]
+        tensors[f"depth.{f}"] = values.contiguous()
+        tensors[f"grey.{f}"] = torch.from_numpy(numpy.array(found["depth"]))
+        want.append({"min": values.min().item(), "max": values.max().item()})
+        assert want[-1]["max"] > want[-1]["min"] + 0.1, want
+    save_file(tensors, directory / "maps.safetensors")
+    write(directory, files=PICTURES, want=want)
 
 
 # ---- text about pictures: ids as `accel verify` compares them, and what the tool prints ----
@@ -326,7 +360,7 @@ def qwen2_vl(name, newer=False):
 def main(wanted):
     torch.set_num_threads(1)
     T.logging.disable_progress_bar()
-    kinds = {"segformer": segment, "detr_panoptic": segment_objects, "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
+    kinds = {"segformer": segment, "detr_panoptic": segment_objects, "depth_anything": depth, "dpt": lambda n: depth(n, True), "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
              "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True)}
     listing = FIXTURES / "models" / "goldens_seeing.list"
     lines = listing.read_text().splitlines() if listing.exists() else []

@@ -191,6 +191,42 @@ def dinov2_fixtures():
         yield f"{name}_new_names", dict(config=swiglu, cases=[case(f"{stem}ForImageClassification", "same", same)], hub=False)
 
 
+# ---- DPT, Depth Anything ----
+
+NECK = dict(neck_hidden_sizes=[8, 12, 16], reassemble_factors=[2, 1, 0.5], fusion_hidden_size=10)
+
+
+def louder(model):
+    """Depth that differs from pixel to pixel: of random weights the last relu would pass little."""
+    for name, p in model.named_parameters():
+        if name in ("head.head.4.weight", "head.conv3.weight"):
+            p.abs_()
+
+
+def dpt_fixtures():
+    same, other = pixels("y", 3, 3, 20, 20), pixels("z", 2, 3, 33, 30)
+    base = {**VIT, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 19, "num_hidden_layers": 3, "backbone_out_indices": [1, 0, 2], **NECK, "num_labels": 4}
+    yield "dpt", dict(config=T.DPTConfig(**base), adjust=louder, cases=[
+        case("DPTForDepthEstimation", "batch", same, args=HIDDEN), case("DPTForDepthEstimation", "other", other), case("DPTModel", "batch", same, args=HIDDEN)])
+    yield "dpt_segments", dict(config=T.DPTConfig(**base), cases=[case("DPTForSemanticSegmentation", "batch", same)], dtype=torch.float16)
+    odd = T.DPTConfig(**{**base, "readout_type": "add", "use_batch_norm_in_fusion_residual": True, "qkv_bias": False, "hidden_act": "gelu_new", "layer_norm_eps": 1e-3,
+                         "head_in_index": 1, "num_channels": 1, "reassemble_factors": [4, 1, 0.25]})
+    yield "dpt_add", dict(config=odd, adjust=louder, cases=[case("DPTForDepthEstimation", "other", pixels("o", 2, 1, 41, 43))], dtype=torch.float16)
+    plain = T.DPTConfig(**{**base, "readout_type": "ignore", "use_batch_norm_in_fusion_residual": True, "use_bias_in_fusion_residual": True, "backbone_out_indices": [2],
+                           "neck_hidden_sizes": [16], "reassemble_factors": [0.5], "use_auxiliary_head": False})
+    yield "dpt_ignore", dict(config=plain, adjust=louder, cases=[case("DPTForDepthEstimation", "batch", same)], dtype=torch.bfloat16)
+    seen = dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=2, image_size=20, patch_size=5, out_features=["stem", "stage2", "stage3"], reshape_hidden_states=False)
+    wide, tall = pixels("w", 2, 3, 26, 41), pixels("t", 1, 3, 50, 15)
+    behind = T.DPTConfig(backbone_config=T.Dinov2Config(**{**seen, "apply_layernorm": False}), **NECK)
+    yield "dpt_dinov2", dict(config=behind, adjust=louder, cases=[case("DPTForDepthEstimation", "wide", wide), case("DPTForDepthEstimation", "tall", tall, args=HIDDEN)], dtype=torch.float16)
+    anything = dict(backbone_config=T.Dinov2Config(**seen), patch_size=5, reassemble_hidden_size=16, head_hidden_size=7, **NECK)
+    yield "depth_anything", dict(config=T.DepthAnythingConfig(**anything), adjust=louder, cases=[
+        case("DepthAnythingForDepthEstimation", "batch", same, args=HIDDEN), case("DepthAnythingForDepthEstimation", "wide", wide),
+        case("DepthAnythingForDepthEstimation", "tall", tall)])
+    metric = T.DepthAnythingConfig(**{**anything, "depth_estimation_type": "metric", "max_depth": 80, "head_in_index": -2})
+    yield "depth_anything_metric", dict(config=metric, cases=[case("DepthAnythingForDepthEstimation", "wide", wide)], dtype=torch.float16)
+
+
 # ---- Swin ----
 
 def swin_fixtures():
@@ -398,7 +434,7 @@ def qwen2_vl_fixtures():
 
 
 def main():
-    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, dpt_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
               qwen2_vl_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
