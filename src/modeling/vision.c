@@ -443,7 +443,8 @@ static accel__tensor projection(accel__build *b, const accel__block *c, accel__t
   int64_t width = c->head_dim > 0 ? c->head_dim * c->heads : c->hidden;
   if (c->k == NULL)
     return accel__dense_rows(b, x, width, c->qkv_bias, part, 3, "%s.%s", path, c->q);
-  const bool bias = c->qkv_bias && !(c->no_k_bias && part == 1);
+  const bool without[3] = {c->no_q_bias, c->no_k_bias, c->no_v_bias},
+             bias = c->qkv_bias && !without[part];
   return accel__dense_layer(b, x, width, bias, -1, NULL, "%s.%s", path, name[part]);
 }
 
@@ -489,11 +490,11 @@ accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, acce
       (b->request->checkpoint == NULL || !accel__has(b, "%s.%s.weight", path, c->gate)))
     y = gate_first(b, c, y, path);
   else if (c->gate != NULL)
-    y = accel__gated_layer(b, y, c->inner, true, &c->act, path, c->gate, c->up);
+    y = accel__gated_layer(b, y, c->inner, !c->no_mlp_bias, &c->act, path, c->gate, c->up);
   else
-    y = accel__dense_layer(b, y, c->inner, true, -1, &c->act, "%s.%s", path, c->up);
-  y = accel__dense_layer(b, y, c->hidden, true, c->scale2 == NULL ? x : -1, NULL, "%s.%s", path,
-                         c->down);
+    y = accel__dense_layer(b, y, c->inner, !c->no_mlp_bias, -1, &c->act, "%s.%s", path, c->up);
+  y = accel__dense_layer(b, y, c->hidden, !c->no_mlp_bias, c->scale2 == NULL ? x : -1, NULL,
+                         "%s.%s", path, c->down);
   return c->scale2 == NULL ? y : add_scaled(b, x, y, path, c->scale2);
 }
 

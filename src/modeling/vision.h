@@ -139,7 +139,7 @@ typedef struct accel__block {
   const char *q, *k, *v, *o, *norm1, *norm2, *up, *down;
   int64_t hidden, heads, inner, head_dim; /* head_dim 0: hidden / heads */
   double eps, scale;
-  bool qkv_bias, no_k_bias, o_bias, causal;
+  bool qkv_bias, no_q_bias, no_k_bias, no_v_bias, o_bias, no_mlp_bias, causal;
   accel__activation act;
   const char *gate; /* SwiGLU: act(gate) * up; NULL: act(up) */
   /* the same in one [2*inner, hidden] weight, gate first, where the checkpoint has that; NULL:

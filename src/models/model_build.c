@@ -145,6 +145,8 @@ const char *accel__model_task(const char *class_name) {
       {"DeiTModel", "image-feature-extraction"},
       {"Dinov2Model", "image-feature-extraction"},
       {"Dinov2WithRegistersModel", "image-feature-extraction"},
+      {"DINOv3ViTModel", "image-feature-extraction"},
+      {"DINOv3ConvNextModel", "image-feature-extraction"},
       {"SwinModel", "image-feature-extraction"},
       {"ResNetModel", "image-feature-extraction"},
       {"ConvNextModel", "image-feature-extraction"},

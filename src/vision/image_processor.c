@@ -48,6 +48,7 @@ static const struct known {
     {"Segformer",
      true,
      {RESIZED(BILINEAR, SIDES(512)), IMAGENET, .never_crops = true, .never_pads = true}},
+    {"DINOv3ViT", true, {RESIZED(BILINEAR, SIDES(224)), IMAGENET, .scales_first = true}},
     {"DPT", true, {RESIZED(BICUBIC, SIDES(384)), HALVES, .multiple_of = 1}},
     {"Llava", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, WHITE, .pad_square = true}},
     {"LlavaNext",
@@ -85,6 +86,8 @@ static accel_status class_for(const char *directory, const char **class_name) {
       {"convnext", "ConvNextImageProcessor"},
       {"depth_anything", "DPTImageProcessor"},
       {"dpt", "DPTImageProcessor"},
+      {"dinov3_vit", "DINOv3ViTImageProcessor"},
+      {"dinov3_convnext", "DINOv3ViTImageProcessor"},
       {"detr", "DetrImageProcessor"},
       {"yolos", "YolosImageProcessor"},
       {"segformer", "SegformerImageProcessor"},
@@ -112,7 +115,7 @@ static accel_status class_of(const accel__json_file *file, const accel__json *at
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                      "%s: image_processor_type '%s' is not supported; known: ViT, DeiT, Bit, CLIP, "
                      "Siglip, Blip, ConvNext, "
-                     "Segformer, DPT, Llava, LlavaNext, "
+                     "Segformer, DINOv3ViT, DPT, Llava, LlavaNext, "
                      "VideoMAE, Detr, Yolos, Qwen2VL (ImageProcessor)",
                      file->name, type);
 }
@@ -292,6 +295,10 @@ static accel_status check(const accel__json_file *file, const accel__image_proce
     return accel__fail(ACCEL_ERROR_FORMAT,
                        "%s: do_center_crop is set, but crop_size has no height and width",
                        file->name);
+  if (p->scales_first && (p->do_center_crop || p->filter == ACCEL__NEAREST))
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: %s is not supported by DINOv3ViTImageProcessor", file->name,
+                       p->do_center_crop ? "do_center_crop" : "resample 0");
   const accel__size *z = &p->size;
   if (p->do_resize && p->layout != ACCEL__LAYOUT_PATCHES && !z->shortest_edge && !z->height &&
       !z->max_height)

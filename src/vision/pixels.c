@@ -403,6 +403,35 @@ static accel_status patched(const processor *p, const accel__image *images, uint
   return ACCEL_OK;
 }
 
+/* ---- DINOv3: rescaled, then resized as floats, then normalised ---- */
+
+static accel_status scaled_first(const processor *p, const accel__image *images, uint32_t n,
+                                 accel__pixels *out) {
+  const float factor = p->do_rescale ? (float)p->rescale_factor : 1.0f;
+  int32_t height = images[0].height, width = images[0].width;
+  if (!p->do_resize) ACCEL_TRY(one_size(images, n));
+  if (p->do_resize) ACCEL_TRY(accel__size_after(p, &p->size, height, width, &height, &width));
+  const int64_t plane = (int64_t)height * width;
+  out->rank = 4;
+  memcpy(out->dim, (int64_t[5]){n, 3, height, width}, sizeof out->dim);
+  ACCEL_TRY(make_values(out, false));
+  for (uint32_t i = 0; i < n; i++) {
+    float *planes = out->values + (int64_t)i * 3 * plane;
+    int32_t h = height, w = width;
+    if (p->do_resize)
+      ACCEL_TRY(accel__size_after(p, &p->size, images[i].height, images[i].width, &h, &w));
+    if (h != height || w != width)
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "picture %u ends in %d x %d pixels, picture 0 in %d x %d", i, w, h, width,
+                         height);
+    ACCEL_TRY(accel__image_resize_float(&images[i], factor, width, height, p->filter, planes));
+    for (int c = 0; p->do_normalize && c < 3; c++)
+      for (int64_t k = 0; k < plane; k++)
+        planes[c * plane + k] = (planes[c * plane + k] - (float)p->mean[c]) / (float)p->std[c];
+  }
+  return ACCEL_OK;
+}
+
 /* ---- the other layouts ---- */
 
 static accel_status stacked(const processor *p, const accel__image *images, uint32_t n,
@@ -464,10 +493,12 @@ accel_status accel__pixels_of(const processor *p, const accel__image *images, ui
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     shaped[i] = view(&images[i]);
     status = key_to_white(p, &shaped[i]);
-    if (status == ACCEL_OK && p->layout != ACCEL__LAYOUT_TILES) status = shape(p, &shaped[i], pool);
+    if (status == ACCEL_OK && p->layout != ACCEL__LAYOUT_TILES && !p->scales_first)
+      status = shape(p, &shaped[i], pool);
   }
   if (status == ACCEL_OK)
-    status = p->layout == ACCEL__LAYOUT_TILES     ? tiled(p, shaped, n, pool, out)
+    status = p->scales_first                      ? scaled_first(p, shaped, n, out)
+             : p->layout == ACCEL__LAYOUT_TILES   ? tiled(p, shaped, n, pool, out)
              : p->layout == ACCEL__LAYOUT_PATCHES ? patched(p, shaped, n, out)
                                                   : stacked(p, shaped, n, out);
   for (uint32_t i = 0; i < n; i++) accel__image_free(&shaped[i]);

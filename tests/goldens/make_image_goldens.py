@@ -172,6 +172,8 @@ def main():
     processor("blip", t.BlipImageProcessor(size=side), two)
     processor("convnext", t.ConvNextImageProcessor(size={"shortest_edge": 18}, crop_pct=0.8), two)
     processor("segformer", t.SegformerImageProcessor(size=side), two)
+    processor("dinov3", t.DINOv3ViTImageProcessor(size=side), two)
+    processor("dinov3_large", t.DINOv3ViTImageProcessor(size={"height": 45, "width": 50}, resample=3, do_normalize=False), two)
     processor("dpt", t.DPTImageProcessor(size=side), two)
     processor("dpt_ratio", t.DPTImageProcessor(size={"height": 28, "width": 28}, keep_aspect_ratio=True, ensure_multiple_of=7, resample=2), two[:1])
     processor("dpt_tall", t.DPTImageProcessor(size={"height": 28, "width": 28}, keep_aspect_ratio=True, ensure_multiple_of=7), two[1:])

@@ -191,6 +191,21 @@ def dinov2_fixtures():
         yield f"{name}_new_names", dict(config=swiglu, cases=[case(f"{stem}ForImageClassification", "same", same)], hub=False)
 
 
+def dinov3_fixtures():
+    base = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=29, image_size=20, patch_size=5)
+    same, other = pixels("y", 3, 3, 20, 20), pixels("z", 2, 3, 41, 27)
+    masked = {**same, "bool_masked_pos": torch.arange(48).view(3, 16) % 5 == 0}
+    yield "dinov3", dict(config=T.DINOv3ViTConfig(**base, num_register_tokens=2), prefixed=False, cases=[
+        case("DINOv3ViTModel", "same", same, args=HIDDEN), case("DINOv3ViTModel", "other", other), case("DINOv3ViTModel", "masked", masked)])
+    odd = dict(use_gated_mlp=True, query_bias=False, key_bias=True, value_bias=False, proj_bias=False, mlp_bias=False, rope_theta=30.0, hidden_act="silu", layer_norm_eps=1e-3, num_channels=1)
+    yield "dinov3_new_names", dict(config=T.DINOv3ViTConfig(**{**base, **odd}), prefixed=False, hub=False, dtype=torch.float16, cases=[case("DINOv3ViTModel", "other", pixels("o", 2, 1, 23, 36))])
+    convs = dict(hidden_sizes=[6, 10, 12], depths=[1, 2, 1])
+    wide = pixels("c", 3, 3, 41, 35)
+    yield "dinov3_convnext", dict(config=T.DINOv3ConvNextConfig(**convs), prefixed=False, cases=[case("DINOv3ConvNextModel", "batch", wide, args=HIDDEN)])
+    yield "dinov3_convnext_new_names", dict(config=T.DINOv3ConvNextConfig(**{**convs, "layer_norm_eps": 1e-3, "hidden_act": "relu"}), prefixed=False, hub=False, dtype=torch.bfloat16,
+                                            cases=[case("DINOv3ConvNextModel", "batch", wide)])
+
+
 # ---- DPT, Depth Anything ----
 
 NECK = dict(neck_hidden_sizes=[8, 12, 16], reassemble_factors=[2, 1, 0.5], fusion_hidden_size=10)
@@ -434,7 +449,7 @@ def qwen2_vl_fixtures():
 
 
 def main():
-    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, dpt_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, dinov3_fixtures, dpt_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
               qwen2_vl_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
