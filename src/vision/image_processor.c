@@ -89,6 +89,7 @@ static accel_status class_for(const char *directory, const char **class_name) {
       {"dinov3_vit", "DINOv3ViTImageProcessor"},
       {"dinov3_convnext", "DINOv3ViTImageProcessor"},
       {"detr", "DetrImageProcessor"},
+      {"table-transformer", "DetrImageProcessor"},
       {"yolos", "YolosImageProcessor"},
       {"segformer", "SegformerImageProcessor"},
       {"clip", "CLIPImageProcessor"},

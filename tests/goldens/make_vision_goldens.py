@@ -169,6 +169,21 @@ def detr_fixtures():
     yield "detr_new_names", dict(config=detr(), cases=[case("DetrForObjectDetection", "masked", masked)], hub=False)
 
 
+def table_fixtures():
+    image = pixels("d", 3, 3, 42, 51)
+    mask = torch.zeros(3, 42, 51, dtype=torch.long)
+    for i, (h, w) in enumerate(((42, 34), (25, 51), (42, 51))):
+        mask[i, :h, :w] = 1
+    base = dict(backbone_config=resnet(out_features=["stage2", "stage3"]), d_model=16, num_queries=7, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+                decoder_attention_heads=2, encoder_ffn_dim=19, decoder_ffn_dim=23, num_labels=4)
+    masked = {**image, "pixel_mask": mask}
+    yield "table_transformer", dict(config=T.TableTransformerConfig(**base), cases=[
+        case("TableTransformerModel", "masked", masked, args=HIDDEN), case("TableTransformerForObjectDetection", "masked", masked),
+        case("TableTransformerForObjectDetection", "plain", pixels("e", 1, 3, 33, 40))])
+    learned = T.TableTransformerConfig(**{**base, "position_embedding_type": "learned", "activation_function": "gelu", "auxiliary_loss": True})
+    yield "table_transformer_learned", dict(config=learned, cases=[case("TableTransformerModel", "masked", masked, args=HIDDEN)], dtype=torch.float16)
+
+
 def yolos(**more):
     return T.YolosConfig(**{**VIT, "image_size": [20, 30], "num_detection_tokens": 4, "num_labels": 3, "num_hidden_layers": 3, **more})
 
@@ -449,7 +464,7 @@ def qwen2_vl_fixtures():
 
 
 def main():
-    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, dinov3_fixtures, dpt_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, table_fixtures, yolos_fixtures, dinov2_fixtures, dinov3_fixtures, dpt_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
               qwen2_vl_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
