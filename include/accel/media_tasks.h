@@ -128,7 +128,8 @@ typedef struct accel_detect_params {
 typedef struct accel_detections {
   uint32_t n;                           /**< pictures */
   const uint32_t *count;                /**< [n] objects of each */
-  const accel_detection *const *object; /**< [n][count[i]] in the order of the model's queries */
+  /** [n][count[i]] in the order of the model's queries; of RT-DETR best first */
+  const accel_detection *const *object;
   /** [n] heights of the pictures in pixels, upright. */
   const int32_t *height;
   /** [n] widths. */
@@ -139,7 +140,7 @@ typedef struct accel_detections {
 ACCEL_API accel_detect_params accel_detect_params_default(void);
 
 /**
- * Finds objects: pipeline object-detection (DETR).
+ * Finds objects: pipeline object-detection (DETR, Table Transformer, YOLOS, RT-DETR).
  *
  * @param params NULL: the defaults.
  * @param out freed with accel_detections_free().

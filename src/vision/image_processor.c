@@ -57,6 +57,11 @@ static const struct known {
       PINPOINTS}},
     {"VideoMAE", false, {CROPPED(BILINEAR, EDGE(224)), HALVES, .layout = ACCEL__LAYOUT_FRAMES}},
     {"Detr", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED}},
+    {"RTDetr",
+     false,
+     {IMAGENET, .do_resize = true, .size = SIDES(640), .filter = ACCEL__BILINEAR,
+      .do_rescale = true, .rescale_factor = 1.0 / 255.0, .rounding = ACCEL__ROUND_TORCH,
+      .layout = ACCEL__LAYOUT_PADDED}},
     {"Yolos", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED, .multiples = true}},
     {"Qwen2VL", false, {RESIZED(BICUBIC, {0}), CLIP, WHITE, PATCHED}},
 };
@@ -90,6 +95,8 @@ static accel_status class_for(const char *directory, const char **class_name) {
       {"dinov3_convnext", "DINOv3ViTImageProcessor"},
       {"detr", "DetrImageProcessor"},
       {"table-transformer", "DetrImageProcessor"},
+      {"rt_detr", "RTDetrImageProcessor"},
+      {"rt_detr_v2", "RTDetrImageProcessor"},
       {"yolos", "YolosImageProcessor"},
       {"segformer", "SegformerImageProcessor"},
       {"clip", "CLIPImageProcessor"},
@@ -117,7 +124,7 @@ static accel_status class_of(const accel__json_file *file, const accel__json *at
                      "%s: image_processor_type '%s' is not supported; known: ViT, DeiT, Bit, CLIP, "
                      "Siglip, Blip, ConvNext, "
                      "Segformer, DINOv3ViT, DPT, Llava, LlavaNext, "
-                     "VideoMAE, Detr, Yolos, Qwen2VL (ImageProcessor)",
+                     "VideoMAE, Detr, RTDetr, Yolos, Qwen2VL (ImageProcessor)",
                      file->name, type);
 }
 

@@ -183,6 +183,8 @@ def main():
     processor("videomae", t.VideoMAEImageProcessor(size={"shortest_edge": 18}, crop_size={"height": 16, "width": 16}), [(41, 30)] * 3)
     processor("detr", t.DetrImageProcessor(size={"shortest_edge": 20, "longest_edge": 30}), [(41, 30), (20, 60), (33, 33)])
     processor("detr_old", t.DetrImageProcessor(), two, {"image_processor_type": "DetrImageProcessor", "size": 16, "max_size": 24, "do_resize": True, "do_normalize": True, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]})
+    processor("rt_detr", t.RTDetrImageProcessor(size=side), two)
+    processor("rt_detr_padded", t.RTDetrImageProcessor(size={"shortest_edge": 20, "longest_edge": 30}, do_normalize=True, do_pad=True), two)
     processor("yolos", t.YolosImageProcessor(size={"shortest_edge": 40, "longest_edge": 70}), [(61, 50), (40, 80)])
     processor("llava_next", t.LlavaNextImageProcessor(size={"shortest_edge": 12}, crop_size={"height": 12, "width": 12}, image_grid_pinpoints=[[12, 24], [24, 12], [24, 24], [36, 12]]), [(41, 30), (10, 50), (60, 13)])
     odd = [(41, 30), (3, 5), (7, 200), (33, 33)]  # to be made smaller, larger, long and thin, and left as it is but for whole blocks

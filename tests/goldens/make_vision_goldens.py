@@ -184,6 +184,32 @@ def table_fixtures():
     yield "table_transformer_learned", dict(config=learned, cases=[case("TableTransformerModel", "masked", masked, args=HIDDEN)], dtype=torch.float16)
 
 
+def even_points(model):
+    """What the class fills this buffer with: random numbers there would be another model."""
+    for name, p in model.named_buffers():
+        if name.endswith("n_points_scale"):
+            p.fill_(1 / model.config.decoder_n_points)
+
+
+def rt_detr_fixtures():
+    def config(kind, resnet_more={}, **more):
+        back = T.RTDetrResNetConfig(**{"embedding_size": 8, "hidden_sizes": [8, 12, 16, 20], "depths": [1, 2, 1, 1], "layer_type": "basic", "out_features": ["stage2", "stage3", "stage4"], **resnet_more})
+        return getattr(T, kind)(**{"backbone_config": back, "encoder_hidden_dim": 16, "encoder_in_channels": [12, 16, 20], "encoder_ffn_dim": 19, "encoder_attention_heads": 2, "d_model": 16, "num_queries": 9,
+                                   "decoder_in_channels": [16, 16, 16], "decoder_ffn_dim": 23, "decoder_n_points": 3, "decoder_layers": 2, "decoder_attention_heads": 4, "num_labels": 5,
+                                   "num_denoising": 2, **more})
+
+    image = pixels("r", 2, 3, 96, 64)
+    plain = ("decoder_hidden_states", "encoder_hidden_states")
+    far = ("enc_outputs_coord_logits",)  # holds the largest number where there is no anchor
+    yield "rt_detr", dict(config=config("RTDetrConfig"), cases=[case("RTDetrForObjectDetection", "batch", image, skip=plain + far),
+                                                               case("RTDetrForObjectDetection", "wide", pixels("w", 1, 3, 64, 128), skip=plain + far)])
+    yield "rt_detr_base", dict(config=config("RTDetrConfig", {"layer_type": "bottleneck", "hidden_sizes": [16, 24, 32, 40], "downsample_in_bottleneck": True}, num_feature_levels=4, normalize_before=True,
+                                             hidden_expansion=0.5, eval_size=4, activation_function="gelu", encode_proj_layers=[1, 2], encoder_layers=2), dtype=torch.float16,
+                               cases=[case("RTDetrModel", "batch", image, skip=plain + far)])
+    yield "rt_detr_v2", dict(config=config("RTDetrV2Config", decoder_offset_scale=0.7, layer_norm_eps=1e-4, batch_norm_eps=1e-4), adjust=even_points, hub=False, dtype=torch.bfloat16,
+                             cases=[case("RTDetrV2ForObjectDetection", "batch", image, skip=plain + far)])
+
+
 def yolos(**more):
     return T.YolosConfig(**{**VIT, "image_size": [20, 30], "num_detection_tokens": 4, "num_labels": 3, "num_hidden_layers": 3, **more})
 
@@ -464,7 +490,7 @@ def qwen2_vl_fixtures():
 
 
 def main():
-    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, table_fixtures, yolos_fixtures, dinov2_fixtures, dinov3_fixtures, dpt_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, table_fixtures, rt_detr_fixtures, yolos_fixtures, dinov2_fixtures, dinov3_fixtures, dpt_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
               qwen2_vl_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
