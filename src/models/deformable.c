@@ -90,15 +90,31 @@ static accel__tensor side(accel__build *b, accel__tensor boxes, int64_t k, accel
                         (accel__dim[]){all, one, one, one});
 }
 
+/* Offsets [B*queries, heads, maps, points] in shares of a box's sides: 1 / points, or what the
+ * checkpoint stores for that (RT-DETR v2, rounded to its type), times the reach. */
+static accel__tensor scaled(accel__build *b, const accel__deformable *c, accel__tensor x,
+                            const char *path) {
+  const int64_t each = c->maps->n * c->points;
+  if (b->request->checkpoint == NULL || !accel__has(b, "%s.n_points_scale", path))
+    return accel__affine(b, x, c->reach / (double)c->points, 0.0);
+  accel__dim one = accel__const_dim(b->p, 1);
+  accel__tensor scale =
+      accel__table(b, 1, &each, accel__arena_printf(b->arena, "%s.n_points_scale", path));
+  scale = accel__reshape(b->p, scale, 4,
+                         (accel__dim[]){one, one, accel__const_dim(b->p, c->maps->n),
+                                        accel__const_dim(b->p, c->points)});
+  return accel__affine(b, binary(b, ACCEL_PLUGIN_BINARY_MUL, x, scale), c->reach, 0.0);
+}
+
 /* Where the points are, 0 to 1: axis 0 across, 1 down; [B*queries, heads, maps, points]. */
 static accel__tensor places(accel__build *b, const accel__deformable *c, accel__tensor offsets,
-                            accel__tensor boxes, accel__dim all, int64_t k) {
+                            accel__tensor boxes, accel__dim all, int64_t k, const char *path) {
   accel__tensor x = accel__slice(b->p, offsets, 4, k, k + 1);
   x = accel__reshape(
       b->p, x, 4,
       (accel__dim[]){all, accel__const_dim(b->p, c->heads), accel__const_dim(b->p, c->maps->n),
                      accel__const_dim(b->p, c->points)});
-  x = accel__affine(b, x, c->reach / (double)c->points, 0.0);
+  x = scaled(b, c, x, path);
   x = binary(b, ACCEL_PLUGIN_BINARY_MUL, x, side(b, boxes, 2 + k, all));
   return binary(b, ACCEL_PLUGIN_BINARY_ADD, x, side(b, boxes, k, all));
 }
@@ -133,8 +149,8 @@ accel__tensor accel__deformable_attend(accel__build *b, const accel__deformable 
                            (accel__dim[]){all, heads, accel__const_dim(p, n),
                                           accel__const_dim(p, c->points), accel__const_dim(p, 2)});
   const sizes size = sizes_of(b, c->maps);
-  const axis across = axis_of(b, places(b, c, offsets, boxes, all, 0), size.w),
-             down = axis_of(b, places(b, c, offsets, boxes, all, 1), size.h);
+  const axis across = axis_of(b, places(b, c, offsets, boxes, all, 0, path), size.w),
+             down = axis_of(b, places(b, c, offsets, boxes, all, 1, path), size.h);
   accel__tensor share = shares(b, c, x, all, path), first = first_rows(b, c, all), row[4],
                 weight[4];
   for (int k = 0; k < 4; k++) {
