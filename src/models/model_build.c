@@ -135,6 +135,7 @@ const char *accel__model_task(const char *class_name) {
       {"SiglipModel", "zero-shot-image-classification"},
       {"WhisperForConditionalGeneration", "automatic-speech-recognition"},
       {"BlipForConditionalGeneration", "image-to-text"},
+      {"VisionEncoderDecoderModel", "image-to-text"},
       {"BlipForQuestionAnswering", "image-text-to-text"},
       {"LlavaForConditionalGeneration", "image-text-to-text"},
       {"LlavaNextForConditionalGeneration", "image-text-to-text"},

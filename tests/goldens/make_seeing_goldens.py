@@ -280,6 +280,32 @@ def blip(name, cls):
     return lines
 
 
+def trocr(name, cls=None):
+    """ViT under TrOCR's decoder; with `cls` DeiT, whose width is another one than the decoder's."""
+    seen = dict(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=3, image_size=[24, 36], patch_size=6)
+    encoder = T.DeiTConfig(**{**seen, "image_size": 24}) if cls else T.ViTConfig(**seen)
+    decoder = T.TrOCRConfig(vocab_size=len(WORDS), d_model=20 if cls else 16, decoder_layers=2, decoder_attention_heads=4 if cls else 2, decoder_ffn_dim=27, max_position_embeddings=40,
+                            cross_attention_hidden_size=None if cls else 24, is_decoder=True, add_cross_attention=True, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+                            decoder_start_token_id=1, scale_embedding=bool(cls), layernorm_embedding=not cls, activation_function="relu" if cls else "gelu")
+    model = T.VisionEncoderDecoderModel(T.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder))
+    model.generation_config = T.GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0, decoder_start_token_id=1)
+    size = {"height": 24, "width": 24 if cls else 36}
+    processor = T.TrOCRProcessor(T.DeiTImageProcessor(size=size, crop_size=size) if cls else T.ViTImageProcessor(size=size), tokenizer("<s> $A </s>"))
+    directory = save(name, model, processor)
+    model = load(directory, T.VisionEncoderDecoderModel)
+    lines = ids_goldens(directory, model, model.decoder.output_projection, lambda: {"pixel_values": torch.randn(3, 3, size["height"], size["width"])}, 2)
+    inputs = {"pixel_values": torch.randn(3, 3, size["height"], size["width"], generator=torch.Generator().manual_seed(5)), "decoder_input_ids": torch.arange(18).view(3, 6) + 5,
+              "decoder_attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2, [1] * 6])}
+    with torch.no_grad():
+        out = model(**inputs, output_hidden_states=True)
+    tensors = {f"in.{k}": v for k, v in inputs.items()} | {"out.logits": out.logits, "out.encoder_last_hidden_state": out.encoder_last_hidden_state, "mask.logits": inputs["decoder_attention_mask"]}
+    tensors |= {f"out.encoder_hidden_states.{i}": x for i, x in enumerate(out.encoder_hidden_states)}
+    file = "golden.VisionEncoderDecoderModel.forward.safetensors"
+    save_file({k: v.contiguous().clone() for k, v in tensors.items()}, directory / file, metadata={"mode": "forward", "args": json.dumps({"output_hidden_states": True})})
+    write(directory, cases=answers(model, processor, [(None, [f]) for f in PICTURES], 2, "caption"))
+    return [*lines, f"../seeing/{name} {file} VisionEncoderDecoderModel"]
+
+
 def llava(name, tiles=False):
     vision = {"model_type": "clip_vision_model", **SEEN}
     text = {"model_type": "llama", **SPEAKS, "num_key_value_heads": 2, "max_position_embeddings": 512}
@@ -361,7 +387,7 @@ def main(wanted):
     torch.set_num_threads(1)
     T.logging.disable_progress_bar()
     kinds = {"segformer": segment, "detr_panoptic": segment_objects, "depth_anything": depth, "dpt": lambda n: depth(n, True), "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
-             "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True)}
+             "trocr": trocr, "trocr_deit": lambda n: trocr(n, True), "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True)}
     listing = FIXTURES / "models" / "goldens_seeing.list"
     lines = listing.read_text().splitlines() if listing.exists() else []
     for name, make in kinds.items():

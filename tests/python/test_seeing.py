@@ -262,6 +262,13 @@ class Texts(unittest.TestCase):
                 out, _ = tool("caption", os.path.join(SEEING, "blip_caption"), path(case["files"][0]), "--prompt", case["text"], "--max-new-tokens", "12", "--json", "--quiet")
                 self.assertEqual(json.loads(out)["results"][0]["text"], case["want"])
 
+    def test_writing(self):
+        """Pictures of writing: TrOCR has no prompt."""
+        for name in ("trocr", "trocr_deit"):
+            self.run_cases(name, golden(name)["cases"], lambda model, case: ("caption", model, path(case["files"][0])))
+        _, err = tool("caption", os.path.join(SEEING, "trocr"), path("image/pictures/rgb.png"), "--prompt", "the", expected=2)
+        self.assertIn("a picture alone", err)
+
     def test_answers(self):
         for name in ("blip_vqa", "llava", "llava_next", "qwen2_vl", "qwen2_5_vl"):
             self.run_cases(name, golden(name)["cases"], lambda model, case: ("vqa", model, case["text"], *[a for f in case["files"] for a in ("--image", path(f))]))
