@@ -1,6 +1,6 @@
 /**
  * @file media_tasks.h
- * Pictures and sounds: preprocessing, classification, object detection, segmentation,
+ * Pictures and sounds: preprocessing, classification, object detection, segmentation, depth,
  * transcription.
  *
  * Include accel/accel.h, which includes this file.  Results follow the pipelines of transformers
@@ -128,7 +128,8 @@ typedef struct accel_detect_params {
 typedef struct accel_detections {
   uint32_t n;                           /**< pictures */
   const uint32_t *count;                /**< [n] objects of each */
-  const accel_detection *const *object; /**< [n][count[i]] in the order of the model's queries */
+  /** [n][count[i]] in the order of the model's queries; of RT-DETR best first */
+  const accel_detection *const *object;
   /** [n] heights of the pictures in pixels, upright. */
   const int32_t *height;
   /** [n] widths. */
@@ -139,7 +140,7 @@ typedef struct accel_detections {
 ACCEL_API accel_detect_params accel_detect_params_default(void);
 
 /**
- * Finds objects: pipeline object-detection (DETR).
+ * Finds objects: pipeline object-detection (DETR, Table Transformer, YOLOS, RT-DETR).
  *
  * @param params NULL: the defaults.
  * @param out freed with accel_detections_free().
@@ -240,6 +241,50 @@ ACCEL_API void accel_segmentations_free(accel_segmentations **segmentations);
 ACCEL_API accel_status accel_draw_segments(const accel_media *image,
                                            const accel_segmentations *found, uint32_t index,
                                            const char *path);
+
+/* ---- depth --------------------------------------------------------------------------------- */
+
+/** How far away what pictures show is. */
+typedef struct accel_depths {
+  /** Pictures. */
+  uint32_t n;
+  /** [n] heights of the pictures in pixels, turned upright. */
+  const int32_t *height;
+  /** [n] widths. */
+  const int32_t *width;
+  /** [n][height[i], width[i]] what the model says of each pixel: of metric models the distance in
+   *  metres; of others the inverse of it up to a factor and an offset, larger where it is nearer. */
+  const float *const *depth;
+  /** [n] the least value of each. */
+  const float *least;
+  /** [n] the greatest. */
+  const float *most;
+} accel_depths;
+
+/**
+ * Estimates depth: pipeline depth-estimation (DPT, Depth Anything).
+ *
+ * @param images [n]
+ * @param out freed with accel_depths_free().
+ */
+ACCEL_API accel_status accel_estimate_depth(accel_endpoint *endpoint, const accel_media *images,
+                                            uint32_t n, accel_depths **out);
+
+/** Frees a result and sets the pointer to NULL. */
+ACCEL_API void accel_depths_free(accel_depths **depths);
+
+/**
+ * Writes the depth of one picture as a grey PNG file, black at the least value, white at the
+ * greatest: the pipeline's "depth" with 8 bits.
+ *
+ * @param index number of the picture in `found`.
+ * @param bits of a pixel: 8 or 16.
+ * @param path the file, which is overwritten.
+ * @return ACCEL_ERROR_ARGUMENT: no such index, or other bits.  ACCEL_ERROR_IO: the file cannot be
+ *         written.
+ */
+ACCEL_API accel_status accel_draw_depth(const accel_depths *found, uint32_t index, uint32_t bits,
+                                        const char *path);
 
 /* ---- transcription ------------------------------------------------------------------------- */
 

@@ -1,7 +1,8 @@
-/* api_pictures.c - segments of pictures, and results drawn into them: argument checks, then tasks/. */
+/* api_pictures.c - segments and depth of pictures, and results drawn: argument checks, then tasks/. */
 #include <string.h>
 
 #include "api/api_check.h"
+#include "tasks/depth.h"
 #include "tasks/segmentation.h"
 
 accel_status accel_draw_objects(const accel_media *image, const accel_detection *objects,
@@ -54,3 +55,25 @@ accel_status accel_draw_segments(const accel_media *image, const accel_segmentat
 }
 
 API_FREE_RESULT(accel_segmentations_free, accel_segmentations)
+
+accel_status accel_estimate_depth(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
+                                  accel_depths **out) {
+  API_CALL(endpoint, out);
+  ACCEL_TRY(accel__check_media(__func__, "images", images, n));
+  return accel__estimate_depth(endpoint, images, n, out);
+}
+
+accel_status accel_draw_depth(const accel_depths *found, uint32_t index, uint32_t bits,
+                              const char *path) {
+  API_BEGIN();
+  API_NEED(found);
+  API_NEED(path);
+  if (index >= found->n)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: index is %u, the result has %u pictures",
+                       __func__, index, found->n);
+  if (bits != 8 && bits != 16)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: bits is %u; it must be 8 or 16", __func__, bits);
+  return accel__draw_depth(found, index, bits, path);
+}
+
+API_FREE_RESULT(accel_depths_free, accel_depths)

@@ -1,4 +1,4 @@
-/* cli_pictures.c - accel detect-objects, segment and zero-shot-image. */
+/* cli_pictures.c - accel detect-objects, segment, depth-estimation and zero-shot-image. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -149,6 +149,63 @@ static int segment(cli_run *run, accel_endpoint *endpoint, const accel_media *me
 }
 
 int cmd_segment(cli_run *run) { return cli_on_operands(run, "image-segmentation", segment); }
+
+/* ---- depth ---- */
+
+static int json_depths(cli_run *run, const accel_endpoint *endpoint, const accel_depths *found) {
+  cli_json json;
+  int code = cli_json_begin(run, "accel.depth-estimation/1", &json);
+  if (code) return code;
+  cli_json_placement(&json, accel_placement(endpoint));
+  cli_json_open(&json, "results", '[');
+  for (uint32_t i = 0; i < found->n; ++i) {
+    cli_json_open(&json, NULL, '{');
+    cli_json_int(&json, "height", found->height[i]);
+    cli_json_int(&json, "width", found->width[i]);
+    cli_json_float(&json, "min", found->least[i]);
+    cli_json_float(&json, "max", found->most[i]);
+    cli_json_close(&json, '}');
+  }
+  cli_json_close(&json, ']');
+  return cli_json_end(run, &json);
+}
+
+static void print_depths(const accel_depths *found, const accel_media *media) {
+  cli_table table = {0};
+  cli_table_row(&table, 4, (const char *[]){"min", "max", "size", "picture"});
+  for (uint32_t i = 0; i < found->n; ++i) {
+    char least[32], most[32], size[64];
+    snprintf(least, sizeof least, "%.4f", (double)found->least[i]);
+    snprintf(most, sizeof most, "%.4f", (double)found->most[i]);
+    snprintf(size, sizeof size, "%d x %d", found->width[i], found->height[i]);
+    cli_table_row(&table, 4, (const char *[]){least, most, size, media[i].name});
+  }
+  cli_table_print(&table, "rrll");
+}
+
+static int estimate_depth(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
+                          uint32_t n) {
+  accel_depths *found = NULL;
+  const uint32_t bits = run->value[OPT_BITS] && !strcmp(run->value[OPT_BITS], "16") ? 16 : 8;
+  char path[4096];
+  int code = 0;
+  accel_status status = accel_estimate_depth(endpoint, media, n, &found);
+  for (uint32_t i = 0; run->value[OPT_OUTPUT] && i < n && status == ACCEL_OK; ++i)
+    status = accel_draw_depth(found, i, bits,
+                              cli_numbered(run->value[OPT_OUTPUT], i, n, path, sizeof path));
+  if (status != ACCEL_OK)
+    code = cli_fail(run, status);
+  else if (cli_flag(run, OPT_JSON))
+    code = json_depths(run, endpoint, found);
+  else
+    print_depths(found, media);
+  accel_depths_free(&found);
+  return code;
+}
+
+int cmd_depth_estimation(cli_run *run) {
+  return cli_on_operands(run, "depth-estimation", estimate_depth);
+}
 
 /* ---- labels of one's own ---- */
 

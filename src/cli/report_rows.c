@@ -17,7 +17,8 @@ static const struct {
     {"generation", "Language models", " text-generation "},
     {"text2text", "Text to text", " text2text-generation translation summarization "},
     {"vision", "Pictures",
-     " image-classification image-feature-extraction object-detection image-segmentation "},
+     " image-classification image-feature-extraction object-detection image-segmentation "
+     "depth-estimation "},
     {"multimodal", "Texts with pictures and videos",
      " zero-shot-image-classification image-to-text image-text-to-text video-classification "},
     {"speech", "Speech", " automatic-speech-recognition "},

@@ -12,6 +12,7 @@
 #include "processing/media.h"
 #include "processing/processor.h"
 #include "generate/image_prompt.h"
+#include "models/model_build.h"
 #include "processing/result.h"
 #include "text/chat_template.h"
 
@@ -189,6 +190,12 @@ static accel_status expand(const job *j, uint32_t number, prepared_prompt *s) {
 
 /* ---- requests ---- */
 
+/* Whether the encoder reads a text beside the picture, as one that answers does. */
+static bool reads_question(const accel__model *model) {
+  const accel__model_entry *encode = accel__model_entry_of(model, "encode");
+  return encode && accel__entry_input(encode, "input_ids") >= 0;
+}
+
 static accel_status read_prompt(job *j, uint32_t number) {
   const accel_image_prompt *p = &j->prompts[number];
   const accel__model *model = j->ep->model;
@@ -199,7 +206,14 @@ static accel_status read_prompt(job *j, uint32_t number) {
   if (!model->image_tokens && p->kind == ACCEL_PROMPT_MESSAGES)
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s holds no conversations; ask with a text",
                        j->ep->name, model->architecture);
-  if (!model->image_tokens && !model->generation.caption_prefix && !(p->text && *p->text))
+  const bool asks = !model->image_tokens && !model->generation.caption_prefix,
+             text = p->text && *p->text;
+  if (asks && text && !reads_question(model))
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has a text; a %s takes a picture alone",
+                    j->ep->name, number, model->architecture),
+        "leave the text out");
+  if (asks && !text && reads_question(model))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has no question", j->ep->name, number);
   ACCEL_TRY(read_pictures(j, p, s));
   ACCEL_TRY(read_text(j, p, s));

@@ -162,7 +162,10 @@ accel_status accel__seq2seq_build(accel__build *b, const accel__seq2seq *how) {
     words = true;
   b->in_head = false;
   if (words) accel__add_output(b, "logits", how->logits(b, how->config, x), 0);
-  accel__add_output(b, "encoder_last_hidden_state", memory, 0);
+  if (how->output_encoded != NULL)
+    how->output_encoded(b, how->config);
+  else
+    accel__add_output(b, "encoder_last_hidden_state", memory, 0);
   b->decoding = true;
   if (words) {
     encode_entry(b, how);

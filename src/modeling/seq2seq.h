@@ -23,6 +23,8 @@ typedef struct accel__seq2seq {
   accel__tensor (*decoder)(accel__build *b, const void *config, accel__tensor memory);
   /* Keys and values of decoder layer i over the encoder's rows. */
   accel__keys (*keys)(accel__build *b, const void *config, accel__tensor memory, uint32_t layer);
+  /* Lists "encoder_last_hidden_state"; NULL: the encoder's rows are it. */
+  void (*output_encoded)(accel__build *b, const void *config);
   /* vocabulary head */
   accel__tensor (*logits)(accel__build *b, const void *config, accel__tensor x);
   /* of the decoder; hidden: its width */

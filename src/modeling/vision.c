@@ -56,6 +56,28 @@ accel_status accel__read_size2(const accel__build *b, const char *key, int64_t m
   return ACCEL_OK;
 }
 
+accel_status accel__read_stages(const accel__build *b, const char *stem, const char *stage,
+                                int64_t stages, int64_t asked[ACCEL__MAX_MAPS], int64_t *n) {
+  const accel__json *names = NULL, *indices = NULL;
+  const size_t length = strlen(stage);
+  ACCEL_TRY(accel__json_array(b->file, b->config, "out_features", &names));
+  ACCEL_TRY(accel__json_array(b->file, b->config, "out_indices", &indices));
+  const char *key = names != NULL ? "out_features" : "out_indices";
+  *n = 0;
+  ACCEL_JSON_EACH(item, names != NULL ? names : indices) {
+    long long at = -1;
+    const char *name = cJSON_IsString(item) ? item->valuestring : "";
+    if (cJSON_IsNumber(item)) at = (long long)item->valuedouble;
+    if (cJSON_IsNumber(item) && at < 0) at += stages + 1;
+    if (strcmp(name, stem) == 0) at = 0;
+    if (strncmp(name, stage, length) == 0) sscanf(name + length, "%lld", &at);
+    if (at < 0 || at > stages || *n == ACCEL__MAX_MAPS || (*n > 0 && at <= asked[*n - 1]))
+      return accel__refuse(b, "field '%s' names a stage that is not there, or not in order", key);
+    asked[(*n)++] = at;
+  }
+  return ACCEL_OK;
+}
+
 accel_status accel__enter_config(accel__build *b, const char *key) {
   static const accel__json empty = {.type = cJSON_Object};
   b->config = b->file->root;
@@ -139,6 +161,27 @@ accel__tensor accel__conv2d(accel__build *b, accel__tensor x, const accel__conv 
   return convolve(b, x, c, w, bias);
 }
 
+accel__tensor accel__conv2d_up(accel__build *b, accel__tensor x, int64_t out, int64_t kernel,
+                               const char *name) {
+  char full[NAME_BYTES];
+  const int64_t dims[4] = {channels_of(b, x), out, kernel, kernel}, step[2] = {kernel, kernel};
+  snprintf(full, sizeof full, "%s.weight", name);
+  accel__tensor in[3] = {x, accel__weight_at(b, ACCEL_PLUGIN_USE_CONV, 4, dims, full)};
+  snprintf(full, sizeof full, "%s.bias", name);
+  in[2] = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, full);
+  accel__attr attr = ACCEL_IV(STRIDE, step, 2);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_CONV_TRANSPOSE, in, 3, &attr, 1, NULL, 1);
+}
+
+accel__tensor accel__resize_linear(accel__build *b, accel__tensor x, accel__dim h, accel__dim w,
+                                   bool align_corners) {
+  const int64_t shape[2] = {h, w};
+  if (x < 0 || (accel__tensor_dim(b->p, x, 2) == h && accel__tensor_dim(b->p, x, 3) == w)) return x;
+  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_RESIZE_LINEAR), ACCEL_D(SHAPE, shape, 2),
+                        ACCEL_I(ALIGN_CORNERS, align_corners)};
+  return accel__node(b->p, ACCEL_PLUGIN_OP_RESIZE, &x, 1, attr, 3, NULL, 1);
+}
+
 accel__tensor accel__conv1d_by(accel__build *b, accel__tensor x, const accel__conv1 *c,
                                accel__tensor w, accel__tensor bias, int32_t space) {
   int64_t stride = c->stride > 0 ? c->stride : 1, pads[2] = {c->before, c->after};
@@ -204,6 +247,13 @@ accel__tensor accel__items_to_rows(accel__build *b, accel__tensor x, const char 
 accel__tensor accel__rows_to_items(accel__build *b, accel__tensor x, accel__dim per_item) {
   if (x < 0) return -1;
   return accel__reshape(b->p, x, 3, (accel__dim[]){b->B, per_item, accel__tensor_dim(b->p, x, 1)});
+}
+
+accel__tensor accel__items_to_planes(accel__build *b, accel__tensor x, accel__dim h, accel__dim w) {
+  if (x < 0) return -1;
+  accel__dim items = accel__tensor_dim(b->p, x, 0), c = accel__tensor_dim(b->p, x, 2);
+  x = accel__transpose(b, x, 3, (int64_t[]){0, 2, 1});
+  return accel__reshape(b->p, x, 4, (accel__dim[]){items, c, h, w});
 }
 
 accel__tensor accel__broadcast(accel__build *b, accel__tensor x, uint32_t rank,
@@ -393,7 +443,8 @@ static accel__tensor projection(accel__build *b, const accel__block *c, accel__t
   int64_t width = c->head_dim > 0 ? c->head_dim * c->heads : c->hidden;
   if (c->k == NULL)
     return accel__dense_rows(b, x, width, c->qkv_bias, part, 3, "%s.%s", path, c->q);
-  const bool bias = c->qkv_bias && !(c->no_k_bias && part == 1);
+  const bool without[3] = {c->no_q_bias, c->no_k_bias, c->no_v_bias},
+             bias = c->qkv_bias && !without[part];
   return accel__dense_layer(b, x, width, bias, -1, NULL, "%s.%s", path, name[part]);
 }
 
@@ -439,11 +490,11 @@ accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, acce
       (b->request->checkpoint == NULL || !accel__has(b, "%s.%s.weight", path, c->gate)))
     y = gate_first(b, c, y, path);
   else if (c->gate != NULL)
-    y = accel__gated_layer(b, y, c->inner, true, &c->act, path, c->gate, c->up);
+    y = accel__gated_layer(b, y, c->inner, !c->no_mlp_bias, &c->act, path, c->gate, c->up);
   else
-    y = accel__dense_layer(b, y, c->inner, true, -1, &c->act, "%s.%s", path, c->up);
-  y = accel__dense_layer(b, y, c->hidden, true, c->scale2 == NULL ? x : -1, NULL, "%s.%s", path,
-                         c->down);
+    y = accel__dense_layer(b, y, c->inner, !c->no_mlp_bias, -1, &c->act, "%s.%s", path, c->up);
+  y = accel__dense_layer(b, y, c->hidden, !c->no_mlp_bias, c->scale2 == NULL ? x : -1, NULL,
+                         "%s.%s", path, c->down);
   return c->scale2 == NULL ? y : add_scaled(b, x, y, path, c->scale2);
 }
 

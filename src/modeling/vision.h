@@ -22,6 +22,11 @@ accel_status accel__read_list(const accel__build *b, const char *key, int64_t n,
  * within [min, max]. */
 accel_status accel__read_ints(const accel__build *b, const char *key, int64_t n, int64_t min,
                               int64_t max, int64_t *io);
+enum { ACCEL__MAX_MAPS = 17 };
+/* out_features or out_indices of a backbone, whose stages are called "<stage>1" .. after `stem`:
+ * asked[*n] their numbers in order, 0 the stem; *n 0: the config names none. */
+accel_status accel__read_stages(const accel__build *b, const char *stem, const char *stage,
+                                int64_t stages, int64_t asked[ACCEL__MAX_MAPS], int64_t *n);
 /* Reads further fields from the object `key` of the config, {} when it is absent (NULL: back to the
  * root). */
 accel_status accel__enter_config(accel__build *b, const char *key);
@@ -45,6 +50,13 @@ typedef struct accel__conv {
 /* <name>.weight [out, in/groups, kh, kw], <name>.bias; x [B,C,H,W]. */
 accel__tensor accel__conv2d(accel__build *b, accel__tensor x, const accel__conv *c,
                             const char *format, ...) ACCEL_PRINTF(4, 5);
+/* torch's ConvTranspose2d whose stride is its kernel: <name>.weight [in, out, kernel, kernel],
+ * <name>.bias; each pixel becomes kernel x kernel of them. */
+accel__tensor accel__conv2d_up(accel__build *b, accel__tensor x, int64_t out, int64_t kernel,
+                               const char *name);
+/* Planes x bilinearly at another size, as torch's interpolate; x itself where it has that size. */
+accel__tensor accel__resize_linear(accel__build *b, accel__tensor x, accel__dim h, accel__dim w,
+                                   bool align_corners);
 typedef struct accel__conv1 {
   /* stride, groups 0: 1; zeros before and after */
   int64_t out, kernel, stride, before, after, groups;
@@ -68,6 +80,8 @@ accel__tensor accel__planes_to_items(accel__build *b, accel__tensor x); /* [B,C,
 accel__tensor accel__items_to_rows(accel__build *b, accel__tensor x, const char *space);
 /* [B*S,C] -> [B,S,C], B = b->B */
 accel__tensor accel__rows_to_items(accel__build *b, accel__tensor x, accel__dim per_item);
+/* [B,h*w,C] -> [B,C,h,w] */
+accel__tensor accel__items_to_planes(accel__build *b, accel__tensor x, accel__dim h, accel__dim w);
 accel__tensor accel__broadcast(accel__build *b, accel__tensor x, uint32_t rank,
                                const accel__dim *dims);
 /* `table` [1,n,C] repeated for each item: [B,n,C]. */
@@ -125,7 +139,7 @@ typedef struct accel__block {
   const char *q, *k, *v, *o, *norm1, *norm2, *up, *down;
   int64_t hidden, heads, inner, head_dim; /* head_dim 0: hidden / heads */
   double eps, scale;
-  bool qkv_bias, no_k_bias, o_bias, causal;
+  bool qkv_bias, no_q_bias, no_k_bias, no_v_bias, o_bias, no_mlp_bias, causal;
   accel__activation act;
   const char *gate; /* SwiGLU: act(gate) * up; NULL: act(up) */
   /* the same in one [2*inner, hidden] weight, gate first, where the checkpoint has that; NULL:

@@ -189,6 +189,15 @@ static accel__tensor decoder(accel__build *b, const void *config, accel__tensor 
   return x;
 }
 
+accel__tensor accel__bart_decoder(accel__build *b, const accel__bart *c, accel__tensor memory) {
+  return decoder(b, c, memory);
+}
+
+accel__keys accel__bart_keys(accel__build *b, const accel__bart *c, accel__tensor memory,
+                             uint32_t i) {
+  return keys(b, c, memory, i);
+}
+
 /* ---- heads ---- */
 
 static accel__tensor logits(accel__build *b, const void *config, accel__tensor x) {

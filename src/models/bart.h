@@ -25,6 +25,11 @@ typedef struct accel__bart {
   accel__activation act;
 } accel__bart;
 
+/* Of the decoder alone, for composites (names below b->scope): its rows over memory (-1: over what
+ * the session holds), and keys and values of layer i. */
+accel__tensor accel__bart_decoder(accel__build *b, const accel__bart *c, accel__tensor memory);
+accel__keys accel__bart_keys(accel__build *b, const accel__bart *c, accel__tensor memory,
+                             uint32_t i);
 /* *c holds the defaults of the config class. */
 accel_status accel__bart_build(accel__build *b, accel__bart *c);
 

@@ -1,5 +1,7 @@
-/* detr.c - DETR (transformers' DetrModel, DetrForObjectDetection, DetrForSegmentation): a ResNet
- * backbone, an encoder over its feature map, a decoder of object queries.  Pixels outside
+/* detr.c - DETR (transformers' DetrModel, DetrForObjectDetection, DetrForSegmentation) and Table
+ * Transformer (TableTransformerModel, TableTransformerForObjectDetection), which normalises before
+ * each part of a layer: a ResNet backbone, an encoder over its feature map, a decoder of object
+ * queries.  Pixels outside
  * pixel_mask are computed as the backbone sees them and hidden from attention, as the reference
  * does. */
 #include <math.h>
@@ -10,7 +12,7 @@
 typedef struct detr {
   accel__resnet backbone;
   int64_t hidden, queries, enc_layers, enc_heads, enc_inner, dec_layers, dec_heads, dec_inner;
-  bool learned, auxiliary;
+  bool learned, auxiliary, pre_norm; /* pre_norm: Table Transformer */
   accel__activation act;
   accel__dim h, w, rows; /* of the feature map; h*w */
   int32_t map_space, query_space;
@@ -86,7 +88,8 @@ static accel_status read_backbone(accel__build *b, detr *m) {
 }
 
 static accel_status read_config(accel__build *b, detr *m) {
-  *m = (detr){.hidden = 256,
+  *m = (detr){.pre_norm = strncmp(b->model->architecture, "TableTransformer", 16) == 0,
+              .hidden = 256,
               .queries = 100,
               .enc_layers = 6,
               .enc_heads = 8,
@@ -203,24 +206,32 @@ typedef struct positioned {
   accel__tensor rows, positions;
 } positioned;
 
-/* norm(x + attention(x + its positions, y + its positions, y)) */
+/* norm(x + attention(x + its positions, y + its positions, y)); with pre_norm x + attention(..) of
+ * normalised rows, those of y too when it is x. */
 static accel__tensor attend(accel__build *b, const detr *m, positioned from, positioned to,
                             const accel__attention *how, const char *name, const char *path) {
-  accel__tensor x = from.rows, y = to.rows;
-  accel__tensor q = accel__dense_layer(b, plus(b, x, from.positions), m->hidden, true, -1, NULL,
+  const bool self = from.rows == to.rows;
+  accel__tensor x = from.rows, of = x, y = to.rows;
+  if (m->pre_norm) of = accel__norm_layer(b, x, -1, 1e-5, true, "%s.%s_layer_norm", path, name);
+  if (self) y = of;
+  accel__tensor q = accel__dense_layer(b, plus(b, of, from.positions), m->hidden, true, -1, NULL,
                                        "%s.%s.q_proj", path, name);
   accel__tensor k = accel__dense_layer(b, plus(b, y, to.positions), m->hidden, true, -1, NULL,
                                        "%s.%s.k_proj", path, name);
   accel__tensor v = accel__dense_layer(b, y, m->hidden, true, -1, NULL, "%s.%s.v_proj", path, name);
   x = accel__dense_layer(b, accel__attend(b, q, k, v, how), m->hidden, true, x, NULL,
                          "%s.%s.out_proj", path, name);
+  if (m->pre_norm) return x;
   return accel__norm_layer(b, x, -1, 1e-5, true, "%s.%s_layer_norm", path, name);
 }
 
 static accel__tensor feed_forward(accel__build *b, const detr *m, accel__tensor x, int64_t inner,
                                   const char *path) {
-  accel__tensor y = accel__dense_layer(b, x, inner, true, -1, &m->act, "%s.fc1", path);
+  accel__tensor y = x;
+  if (m->pre_norm) y = accel__norm_layer(b, x, -1, 1e-5, true, "%s.final_layer_norm", path);
+  y = accel__dense_layer(b, y, inner, true, -1, &m->act, "%s.fc1", path);
   y = accel__dense_layer(b, y, m->hidden, true, x, NULL, "%s.fc2", path);
+  if (m->pre_norm) return y;
   return accel__norm_layer(b, y, -1, 1e-5, true, "%s.final_layer_norm", path);
 }
 
@@ -239,7 +250,7 @@ static void encoder(accel__build *b, detr *m, accel__tensor x) {
     x = feed_forward(b, m, x, m->enc_inner, path);
     accel__hidden_items(b, x, m->rows);
   }
-  m->encoded = x;
+  m->encoded = m->pre_norm ? accel__norm_layer(b, x, -1, 1e-5, true, "encoder.layernorm") : x;
 }
 
 static accel__tensor decoder(accel__build *b, detr *m) {
@@ -264,12 +275,14 @@ static accel__tensor decoder(accel__build *b, detr *m) {
     x = attend(b, m, (positioned){x, m->query_position_rows},
                (positioned){m->encoded, m->position_rows}, &cross, "encoder_attn", path);
     x = feed_forward(b, m, x, m->dec_inner, path);
-    if (i + 1 < m->dec_layers) accel__hidden_items(b, x, queries);
+    const bool listed = i + 1 < m->dec_layers;
+    if (listed && !m->pre_norm) accel__hidden_items(b, x, queries);
     if (m->auxiliary) { /* the next layer takes the normalised rows */
       x = accel__norm_layer(b, x, -1, 1e-5, true, "decoder.layernorm");
       each[i] =
           accel__reshape(b->p, x, 4, (accel__dim[]){accel__const_dim(b->p, 1), b->B, queries, c});
     }
+    if (listed && m->pre_norm) accel__hidden_items(b, x, queries); /* as the next layer takes it */
   }
   accel__at(b->p, (uint32_t)(m->backbone.last + 1 + m->enc_layers + m->dec_layers), "head");
   x = accel__norm_layer(b, x, -1, 1e-5, true, "decoder.layernorm");
@@ -291,8 +304,10 @@ static accel__tensor embed(accel__build *b, detr *m) {
              one = accel__const_dim(p, 1), queries = accel__const_dim(p, m->queries);
   accel__tensor mask = accel__add_item(b, "pixel_mask", ACCEL_PLUGIN_F32, 3,
                                        (accel__dim[]){b->B, H, W}, ACCEL__DEFAULT_ONES);
-  accel__tensor query_mask = accel__add_item(b, "decoder_attention_mask", ACCEL_PLUGIN_I32, 2,
-                                             (accel__dim[]){b->B, queries}, ACCEL__DEFAULT_ONES);
+  accel__tensor query_mask = -1; /* which Table Transformer does not look at */
+  if (!m->pre_norm)
+    query_mask = accel__add_item(b, "decoder_attention_mask", ACCEL_PLUGIN_I32, 2,
+                                 (accel__dim[]){b->B, queries}, ACCEL__DEFAULT_ONES);
   b->scope = "backbone.conv_encoder.model.";
   accel__tensor x = accel__resnet_features(b, &m->backbone, pixels, false, m->maps);
   b->scope = NULL;
@@ -317,7 +332,10 @@ static accel__tensor embed(accel__build *b, detr *m) {
   table = accel__reshape(p, table, 3, (accel__dim[]){one, queries, accel__const_dim(p, m->hidden)});
   m->query_position_rows = accel__items_to_rows(b, accel__repeat(b, table, b->B), "queries");
   m->query_space = b->space;
-  m->query_mask = accel__reshape(p, query_mask, 1, (accel__dim[]){accel__times(b, b->B, queries)});
+  m->query_mask = query_mask;
+  if (query_mask >= 0)
+    m->query_mask =
+        accel__reshape(p, query_mask, 1, (accel__dim[]){accel__times(b, b->B, queries)});
   return x;
 }
 
@@ -418,6 +436,8 @@ static accel_status check_masks(const accel__build *b, const detr *m) {
   return ACCEL_OK;
 }
 
+static const char *const unread[] = {"decoder_attention_mask", NULL};
+
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
@@ -428,6 +448,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   if (m == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(read_config(&b, m));
   if (segments) ACCEL_TRY(check_masks(&b, m));
+  if (m->pre_norm) model->unread = unread;
   encoder(&b, m, embed(&b, m));
   accel__tensor x = decoder(&b, m);
   accel__dim queries = accel__const_dim(b.p, m->queries);
@@ -454,3 +475,7 @@ static const char *const classes[] = {"DetrModel", "DetrForObjectDetection", "De
                                       NULL};
 const accel__architecture accel__model_detr = {
     .model_type = "detr", .classes = classes, .build = build};
+static const char *const table_classes[] = {"TableTransformerModel",
+                                            "TableTransformerForObjectDetection", NULL};
+const accel__architecture accel__model_table_transformer = {
+    .model_type = "table-transformer", .classes = table_classes, .build = build};

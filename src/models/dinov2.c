@@ -3,14 +3,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "models/vit.h"
-
-typedef struct dinov2 {
-  accel__vit_config c;
-  int64_t registers; /* 0: the plain model */
-  bool swiglu, with_registers;
-  accel__dim rows;
-} dinov2;
+#include "models/dinov2.h"
 
 static const accel__rename spelling[] = {{"attention.attention.query", "attention.q_proj"},
                                          {"attention.attention.key", "attention.k_proj"},
@@ -19,7 +12,7 @@ static const accel__rename spelling[] = {{"attention.attention.query", "attentio
                                          {"mlp.weights_out", "mlp.down_proj"},
                                          {NULL, NULL}};
 
-static accel_status read_config(accel__build *b, dinov2 *m) {
+accel_status accel__dinov2_read(accel__build *b, accel__dinov2 *m) {
   double ratio = 4.0;
   ACCEL_TRY(accel__vit_read(b, &m->c));
   if (accel__json_get(b->config, "layer_norm_eps") == NULL) m->c.eps = 1e-6;
@@ -28,8 +21,13 @@ static accel_status read_config(accel__build *b, dinov2 *m) {
   m->registers = m->with_registers ? 4 : 0;
   const accel__field fields[] = {
       ACCEL_FIELD_NUMBER("mlp_ratio", &ratio), ACCEL_FIELD_BOOL("use_swiglu_ffn", &m->swiglu),
+      ACCEL_FIELD_BOOL("apply_layernorm", &m->normed),
+      ACCEL_FIELD_BOOL("reshape_hidden_states", &m->planes),
       ACCEL_FIELD_INT("num_register_tokens", &m->registers, 0, ACCEL__MAX_WIDTH)};
-  ACCEL_TRY(accel__read_fields(b, fields, m->with_registers ? 3 : 2));
+  m->normed = m->planes = true;
+  ACCEL_TRY(accel__read_fields(b, fields, m->with_registers ? 5 : 4));
+  ACCEL_TRY(accel__read_stages(b, "stem", "stage", m->c.layers, m->asked, &m->n_asked));
+  if (m->n_asked == 0) m->asked[m->n_asked++] = m->c.layers;
   if (!(ratio > 0) || ratio > 64)
     return accel__refuse(b, "field 'mlp_ratio': %g is not supported", ratio);
   m->c.inner = (int64_t)((double)m->c.hidden * ratio);
@@ -41,18 +39,17 @@ static accel_status read_config(accel__build *b, dinov2 *m) {
 }
 
 /* Class token, registers (which have no positions), patches. */
-static accel__tensor embeddings(accel__build *b, dinov2 *m) {
+static accel__tensor embeddings(accel__build *b, accel__dinov2 *m, accel__tensor x) {
   const int64_t c = m->c.hidden, one[3] = {1, 1, c}, tokens[3] = {1, m->registers, c};
   const accel__size2 grid = {m->c.image.h / m->c.patch.h, m->c.image.w / m->c.patch.w};
   const int64_t all[3] = {1, 1 + grid.h * grid.w, c};
   const accel__conv patch = {.out = c, .kernel = m->c.patch, .stride = m->c.patch, .bias = true};
-  accel__tensor x = accel__add_pixels(b, m->c.channels, NULL);
   const bool masks =
       b->is_base && b->request->checkpoint != NULL && accel__has(b, "embeddings.mask_token");
   accel__at(b->p, 0, "embeddings");
   x = accel__conv2d(b, x, &patch, "embeddings.patch_embeddings.projection");
   if (x < 0) return -1;
-  accel__dim h = accel__tensor_dim(b->p, x, 2), w = accel__tensor_dim(b->p, x, 3);
+  accel__dim h = m->h = accel__tensor_dim(b->p, x, 2), w = m->w = accel__tensor_dim(b->p, x, 3);
   x = accel__planes_to_items(b, x);
   if (masks) x = accel__masked_rows(b, x, 2, "embeddings.mask_token");
   x = accel__concat(
@@ -76,7 +73,9 @@ static accel__tensor embeddings(accel__build *b, dinov2 *m) {
   return accel__items_to_rows(b, x, "patches");
 }
 
-static accel__tensor encoder(accel__build *b, const dinov2 *m, accel__tensor x) {
+/* maps: gets those that m->asked names; NULL: none. */
+static accel__tensor encoder(accel__build *b, const accel__dinov2 *m, accel__tensor x,
+                             accel__tensor *maps) {
   accel__block block = {.q = "attention.attention.query",
                         .k = "attention.attention.key",
                         .v = "attention.attention.value",
@@ -101,24 +100,37 @@ static accel__tensor encoder(accel__build *b, const dinov2 *m, accel__tensor x) 
     block.down = "mlp.weights_out";
     block.fused_gate = "mlp.weights_in";
   }
-  accel__hidden_items(b, x, m->rows);
-  for (uint32_t i = 0; i < (uint32_t)m->c.layers; i++) {
-    accel__at(b->p, i + 1, "encoder.layer.%u", i);
-    x = accel__pre_norm_block(b, &block, x, "encoder.layer.%u", i);
+  const uint32_t layers = (uint32_t)m->c.layers;
+  int64_t n = 0;
+  for (uint32_t i = 0; i <= layers; i++) {
+    if (i > 0) {
+      accel__at(b->p, i, "encoder.layer.%u", i - 1);
+      x = accel__pre_norm_block(b, &block, x, "encoder.layer.%u", i - 1);
+    }
     accel__hidden_items(b, x, m->rows);
+    if (maps != NULL && n < m->n_asked && m->asked[n] == (int64_t)i)
+      maps[n++] = m->normed ? accel__norm_layer(b, x, -1, m->c.eps, true, "layernorm") : x;
   }
-  accel__at(b->p, (uint32_t)m->c.layers + 1, "head");
-  return accel__norm_layer(b, x, -1, m->c.eps, true, "layernorm");
+  accel__at(b->p, layers + 1, "head");
+  return x;
+}
+
+void accel__dinov2_maps(accel__build *b, accel__dinov2 *m, accel__tensor pixels,
+                        accel__tensor *maps) {
+  encoder(b, m, embeddings(b, m, pixels), maps);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
-  dinov2 m = {.with_registers = strncmp(architecture, "Dinov2WithRegisters", 19) == 0};
+  accel__dinov2 m = {.with_registers = strncmp(architecture, "Dinov2WithRegisters", 19) == 0};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model,
                                m.with_registers ? "dinov2_with_registers." : "dinov2."));
-  ACCEL_TRY(read_config(&b, &m));
-  accel__tensor x = encoder(&b, &m, embeddings(&b, &m)), first = accel__first_rows(&b, x);
+  ACCEL_TRY(accel__dinov2_read(&b, &m));
+  accel__tensor x =
+      encoder(&b, &m, embeddings(&b, &m, accel__add_pixels(&b, m.c.channels, NULL)), NULL);
+  x = accel__norm_layer(&b, x, -1, m.c.eps, true, "layernorm");
+  accel__tensor first = accel__first_rows(&b, x);
   if (b.is_base) {
     accel__output_items(&b, "last_hidden_state", x, m.rows, false);
     accel__add_output(&b, "pooler_output", first, 0);

@@ -8,26 +8,11 @@
 
 static const double norm_eps = 1e-5; /* torch's default, which transformers and timm leave */
 
-/* out_features or out_indices of a backbone: the last stage named; the last one of all when there
- * are none. */
+/* Stages are built up to the last one asked for. */
 static accel_status read_last(accel__build *b, accel__resnet *c) {
-  const accel__json *names = NULL, *indices = NULL;
-  c->last = c->stages;
-  ACCEL_TRY(accel__json_array(b->file, b->config, "out_features", &names));
-  ACCEL_TRY(accel__json_array(b->file, b->config, "out_indices", &indices));
-  const char *key = names != NULL ? "out_features" : "out_indices";
-  ACCEL_JSON_EACH(item, names != NULL ? names : indices) {
-    long long n = -1;
-    if (cJSON_IsNumber(item))
-      n = (long long)item->valuedouble < 0 ? (long long)item->valuedouble + c->stages + 1
-                                           : (long long)item->valuedouble;
-    const char *name = cJSON_IsString(item) ? item->valuestring : "";
-    if (strcmp(name, c->timm ? "act1" : "stem") == 0) n = 0;
-    sscanf(name, c->timm ? "layer%lld" : "stage%lld", &n);
-    if (n < 0 || n > c->stages || c->n_asked > c->stages)
-      return accel__refuse(b, "field '%s' names a stage that is not there", key);
-    c->last = c->asked[c->n_asked++] = n;
-  }
+  ACCEL_TRY(accel__read_stages(b, c->timm ? "act1" : "stem", c->timm ? "layer" : "stage", c->stages,
+                               c->asked, &c->n_asked));
+  c->last = c->n_asked > 0 ? c->asked[c->n_asked - 1] : c->stages;
   return ACCEL_OK;
 }
 
@@ -97,10 +82,14 @@ accel_status accel__resnet_of_timm(accel__build *b, const char *name, bool all, 
                        name);
 }
 
+/* Parts of a block that are no convolution of its own: its shortcut, and that behind an average. */
+enum { SHORTCUT = -1, AVERAGED = -2 };
+
 /* Names of the three kinds of convolution and norm of block `j` of stage `i`. */
 static accel__tensor unit(accel__build *b, const accel__resnet *c, accel__tensor x,
                           const accel__conv *how, int64_t i, int64_t j, int part) {
   char conv[96], norm[96];
+  const char *behind = part == AVERAGED ? ".1" : "";
   long long stage = i, block = j;
   if (c->timm && part < 0) {
     snprintf(conv, sizeof conv, "layer%lld.%lld.downsample.0", stage + 1, block);
@@ -109,10 +98,10 @@ static accel__tensor unit(accel__build *b, const accel__resnet *c, accel__tensor
     snprintf(conv, sizeof conv, "layer%lld.%lld.conv%d", stage + 1, block, part + 1);
     snprintf(norm, sizeof norm, "layer%lld.%lld.bn%d", stage + 1, block, part + 1);
   } else if (part < 0) {
-    snprintf(conv, sizeof conv, "encoder.stages.%lld.layers.%lld.shortcut.convolution", stage,
-             block);
-    snprintf(norm, sizeof norm, "encoder.stages.%lld.layers.%lld.shortcut.normalization", stage,
-             block);
+    snprintf(conv, sizeof conv, "encoder.stages.%lld.layers.%lld.shortcut%s.convolution", stage,
+             block, behind);
+    snprintf(norm, sizeof norm, "encoder.stages.%lld.layers.%lld.shortcut%s.normalization", stage,
+             block, behind);
   } else {
     snprintf(conv, sizeof conv, "encoder.stages.%lld.layers.%lld.layer.%d.convolution", stage,
              block, part);
@@ -133,13 +122,29 @@ static accel__conv square(int64_t out, int64_t kernel, int64_t stride, int64_t d
                        .act = act};
 }
 
+/* What is added to a block's convolutions. */
+static accel__tensor shortcut_of(accel__build *b, const accel__resnet *c, accel__tensor x,
+                                 int64_t i, int64_t j, int64_t stride) {
+  const int64_t out = c->hidden[i], two[2] = {2, 2};
+  int64_t in = 0;
+  accel__dim_value(b->p, accel__tensor_dim(b->p, x, 1), &in);
+  /* the deep ones': of basic blocks the first of each stage has one, which averages where it widens */
+  const bool averages = c->deep && (c->basic ? in != out : stride == 2);
+  if (in == out && stride == 1 && !(c->deep && c->basic && j == 0)) return x;
+  const accel__conv how = square(out, 1, averages ? 1 : stride, 1, NULL);
+  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_POOL_AVG), ACCEL_IV(KERNEL, two, 2),
+                        ACCEL_IV(STRIDE, two, 2), ACCEL_I(CEIL, 1)};
+  if (averages) x = accel__node(b->p, ACCEL_PLUGIN_OP_POOL, &x, 1, attr, 4, NULL, 1);
+  return unit(b, c, x, &how, i, j, averages ? AVERAGED : SHORTCUT);
+}
+
 /* act(convolutions(x) + shortcut(x)); `first` dilates the first 3x3 convolution, `dilation` the
  * second of a basic block. */
 static accel__tensor block(accel__build *b, const accel__resnet *c, accel__tensor x, int64_t i,
                            int64_t j, int64_t stride, int64_t first, int64_t dilation) {
   /* transformers leaves the inner ones at relu */
   static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
-  int64_t out = c->hidden[i], in = 0;
+  const int64_t out = c->hidden[i];
   accel__conv conv[3];
   int n = 0;
   if (c->basic) {
@@ -150,28 +155,36 @@ static accel__tensor block(accel__build *b, const accel__resnet *c, accel__tenso
     conv[n++] = square(out / 4, 3, c->downsample_in_bottleneck ? 1 : stride, first, &relu);
     conv[n++] = square(out, 1, 1, 1, NULL);
   }
-  accel__dim_value(b->p, accel__tensor_dim(b->p, x, 1), &in);
-  accel__tensor residual = x;
-  if (in != out || stride != 1) {
-    const accel__conv shortcut = square(out, 1, stride, 1, NULL);
-    residual = unit(b, c, x, &shortcut, i, j, -1);
-  }
-  conv[n - 1].residual = residual;
+  conv[n - 1].residual = shortcut_of(b, c, x, i, j, stride);
   conv[n - 1].act = &c->act;
   for (int k = 0; k < n; k++) x = unit(b, c, x, &conv[k], i, j, k);
   return x;
 }
 
+/* The stem's convolutions. */
+static accel__tensor stem(accel__build *b, const accel__resnet *c, accel__tensor x) {
+  static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
+  const accel__conv whole = square(c->embedding, 7, 2, 1, c->timm ? &relu : &c->act);
+  if (c->timm) return accel__conv2d_norm(b, x, &whole, norm_eps, "conv1", "bn1");
+  if (!c->deep)
+    return accel__conv2d_norm(b, x, &whole, norm_eps, "embedder.embedder.convolution",
+                              "embedder.embedder.normalization");
+  for (int i = 0; i < 3; i++) {
+    char conv[64], norm[64];
+    const accel__conv how =
+        square(i < 2 ? c->embedding / 2 : c->embedding, 3, i == 0 ? 2 : 1, 1, &c->act);
+    snprintf(conv, sizeof conv, "embedder.embedder.%d.convolution", i);
+    snprintf(norm, sizeof norm, "embedder.embedder.%d.normalization", i);
+    x = accel__conv2d_norm(b, x, &how, norm_eps, conv, norm);
+  }
+  return x;
+}
+
 accel__tensor accel__resnet_features(accel__build *b, const accel__resnet *c, accel__tensor pixels,
                                      bool hidden, accel__tensor *maps) {
-  static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
   const int64_t kernel[2] = {3, 3}, stride[2] = {2, 2}, pads[4] = {1, 1, 1, 1};
-  const accel__conv stem = square(c->embedding, 7, 2, 1, c->timm ? &relu : &c->act);
   accel__at(b->p, 0, "embedder");
-  accel__tensor x =
-      c->timm ? accel__conv2d_norm(b, pixels, &stem, norm_eps, "conv1", "bn1")
-              : accel__conv2d_norm(b, pixels, &stem, norm_eps, "embedder.embedder.convolution",
-                                   "embedder.embedder.normalization");
+  accel__tensor x = stem(b, c, pixels);
   const accel__tensor first = x;
   accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_POOL_MAX), ACCEL_IV(KERNEL, kernel, 2),
                         ACCEL_IV(STRIDE, stride, 2), ACCEL_IV(PADS, pads, 4)};

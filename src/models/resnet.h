@@ -10,12 +10,15 @@ typedef struct accel__resnet {
   int64_t channels, embedding, stages, hidden[ACCEL__MAX_STAGES], depths[ACCEL__MAX_STAGES];
   bool basic; /* layer_type "basic"; else bottleneck */
   bool downsample_first, downsample_in_bottleneck;
+  /* RT-DETR's: three convolutions in the stem, and where a shortcut halves its map it averages and
+   * then convolves */
+  bool deep;
   /* timm's output_stride: stages whose cells would be more pixels dilate instead; 0 none */
   int64_t limit;
   bool timm;    /* names as timm has them */
   int64_t last; /* stages that are built: those up to the last feature map asked for */
   /* feature maps asked for, in order: stages, 0 the stem */
-  int64_t asked[ACCEL__MAX_STAGES + 1], n_asked;
+  int64_t asked[ACCEL__MAX_MAPS], n_asked;
   accel__activation act;
 } accel__resnet;
 

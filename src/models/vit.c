@@ -83,18 +83,8 @@ accel__tensor accel__vit_pooler(accel__build *b, const accel__vit_config *c, acc
                             "pooler.dense");
 }
 
-typedef struct vit {
-  accel__vit_config c;
-  bool distilled;        /* DeiT: a second leading token */
-  accel__dim rows, h, w; /* tokens of an image; patches down and across */
-  int64_t stride;        /* pixels that a patch is made to again (masked image modelling) */
-} vit;
-
-/* Class token(s), patches with the mask token where bool_masked_pos says so, positions: rows [B*S,
- * C]. */
-static accel__tensor embeddings(accel__build *b, vit *m) {
+accel__tensor accel__vit_embeddings(accel__build *b, accel__vit *m, accel__tensor pixels) {
   const accel__vit_config *c = &m->c;
-  accel__tensor x = accel__add_pixels(b, c->channels, NULL);
   const bool masks =
       accel__is_class(b, "ForMaskedImageModeling") ||
       (b->is_base && b->request->checkpoint != NULL && accel__has(b, "embeddings.mask_token"));
@@ -102,7 +92,7 @@ static accel__tensor embeddings(accel__build *b, vit *m) {
   const accel__conv patch = {
       .out = c->hidden, .kernel = c->patch, .stride = c->patch, .bias = true};
   accel__at(b->p, 0, "embeddings");
-  x = accel__conv2d(b, x, &patch, "embeddings.patch_embeddings.projection");
+  accel__tensor x = accel__conv2d(b, pixels, &patch, "embeddings.patch_embeddings.projection");
   if (x < 0) return -1;
   accel__dim h = m->h = accel__tensor_dim(b->p, x, 2), w = m->w = accel__tensor_dim(b->p, x, 3);
   x = accel__planes_to_items(b, x); /* [B,h*w,C] */
@@ -126,7 +116,7 @@ static accel__tensor embeddings(accel__build *b, vit *m) {
 }
 
 /* logits = (cls + distillation) / 2 */
-static void teacher_heads(accel__build *b, const vit *m, accel__tensor x) {
+static void teacher_heads(accel__build *b, const accel__vit *m, accel__tensor x) {
   int64_t n = b->model->num_labels;
   accel__tensor cls =
       accel__dense_layer(b, accel__first_rows(b, x), n, true, -1, NULL, "cls_classifier");
@@ -145,12 +135,12 @@ static accel_status build_any(const accel__model_request *request, const char *a
                               accel__model *model, const char *prefix, bool distilled) {
   static const char *const args[] = {"interpolate_pos_encoding", NULL};
   accel__build b;
-  vit m = {.distilled = distilled, .stride = 16};
+  accel__vit m = {.distilled = distilled, .stride = 16};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, prefix));
   model->args = args;
   ACCEL_TRY(accel__vit_read(&b, &m.c));
   ACCEL_TRY(accel__json_int(b.file, b.config, "encoder_stride", 1, 4096, &m.stride));
-  accel__tensor x = embeddings(&b, &m);
+  accel__tensor x = accel__vit_embeddings(&b, &m, accel__add_pixels(&b, m.c.channels, NULL));
   x = accel__vit_encoder(&b, &m.c, x, m.rows, NULL, NULL);
   x = accel__norm_layer(&b, x, -1, m.c.eps, true, "layernorm");
   b.in_head = !b.is_base;

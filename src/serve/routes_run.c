@@ -14,6 +14,7 @@ static const run_task tasks[] = {
     {"audio-classification", MODELS("audio-classification"), run_audio_classification, false},
     {"automatic-speech-recognition", MODELS("automatic-speech-recognition"), run_speech_recognition,
      true},
+    {"depth-estimation", MODELS("depth-estimation"), run_depth_estimation, false},
     {"fill-mask", MODELS("fill-mask"), run_fill_mask, false},
     {"image-classification", MODELS("image-classification"), run_image_classification, false},
     {"image-segmentation", MODELS("image-segmentation"), run_image_segmentation, false},

@@ -118,18 +118,23 @@ static char *base64_of(const uint8_t *bytes, size_t n) {
   return text;
 }
 
-/* 255 where the segment is. */
-static cJSON *mask_of(const accel_segmentations *found, uint32_t i, int64_t id) {
-  const size_t n = (size_t)found->height[i] * (size_t)found->width[i];
-  uint8_t *grey = malloc(n + 1), *file = NULL;
+/* A grey picture as a PNG file in base64. */
+static cJSON *picture_of(const uint8_t *grey, int32_t height, int32_t width) {
   size_t bytes = 0;
-  for (size_t p = 0; grey && p < n; ++p) grey[p] = found->map[i][p] == id ? 255 : 0;
-  if (grey)
-    file = tool_png_grey(grey, (uint32_t)found->height[i], (uint32_t)found->width[i], &bytes);
+  uint8_t *file = grey ? tool_png_grey(grey, (uint32_t)height, (uint32_t)width, &bytes) : NULL;
   char *text = file ? base64_of(file, bytes) : NULL;
   cJSON *item = text ? cJSON_CreateString(text) : NULL;
   free(text);
   free(file);
+  return item;
+}
+
+/* 255 where the segment is. */
+static cJSON *mask_of(const accel_segmentations *found, uint32_t i, int64_t id) {
+  const size_t n = (size_t)found->height[i] * (size_t)found->width[i];
+  uint8_t *grey = malloc(n + 1);
+  for (size_t p = 0; grey && p < n; ++p) grey[p] = found->map[i][p] == id ? 255 : 0;
+  cJSON *item = picture_of(grey, found->height[i], found->width[i]);
   free(grey);
   return item;
 }
@@ -160,6 +165,36 @@ cJSON *run_image_segmentation(run_job *j) {
     answer = job_rows(j, found->n, found->count, segment_row, found);
   accel_segmentations_free(&found);
   return answer;
+}
+
+/* ---- depth ---- */
+
+/* Black at the least value, white at the greatest, as the pipeline has it. */
+static cJSON *depth_of(const accel_depths *found, uint32_t i) {
+  const size_t n = (size_t)found->height[i] * (size_t)found->width[i];
+  const float least = found->least[i], range = found->most[i] - least;
+  uint8_t *grey = malloc(n + 1);
+  for (size_t p = 0; grey && p < n; ++p)
+    grey[p] = range > 0 ? (uint8_t)((found->depth[i][p] - least) / range * 255.0f) : 0;
+  cJSON *item = cJSON_CreateObject();
+  cJSON_AddItemToObject(item, "depth", picture_of(grey, found->height[i], found->width[i]));
+  add_exact(item, "min", found->least[i]);
+  add_exact(item, "max", found->most[i]);
+  free(grey);
+  return item;
+}
+
+cJSON *run_depth_estimation(run_job *j) {
+  accel_depths *found = NULL;
+  cJSON *rows = NULL;
+  job_media(j, SERVE_PICTURE);
+  if (!job_ready(j)) return NULL;
+  if (job_done(j, accel_estimate_depth(j->model->endpoint, j->media, j->n, &found))) {
+    rows = cJSON_CreateArray();
+    for (uint32_t i = 0; i < found->n; ++i) cJSON_AddItemToArray(rows, depth_of(found, i));
+  }
+  accel_depths_free(&found);
+  return job_shape(j, rows);
 }
 
 /* ---- texts about pictures ---- */

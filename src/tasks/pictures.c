@@ -1,6 +1,7 @@
 /* pictures.c - transformers' pipelines over pictures: image-classification, object-detection,
  * zero-shot-image-classification. Pictures run one at a time, as those pipelines do it: padding to
  * a common size would change the numbers of some models. */
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,6 +161,59 @@ done:
 
 /* ---- objects ---- */
 
+static accel_detection object_of(const accel__picture_job *job, double score, size_t id,
+                                 const float *box, const int32_t side[2]) {
+  const accel__model *model = job->ep->model;
+  const char *label = id < (size_t)model->num_labels ? model->labels[id] : "?";
+  return (accel_detection){.score = score,
+                           .id = (int64_t)id,
+                           .label = accel__arena_string(job->arena, label),
+                           .xmin = (box[0] - 0.5f * box[2]) * (float)side[1],
+                           .ymin = (box[1] - 0.5f * box[3]) * (float)side[0],
+                           .xmax = (box[0] + 0.5f * box[2]) * (float)side[1],
+                           .ymax = (box[1] + 0.5f * box[3]) * (float)side[0]};
+}
+
+typedef struct scored {
+  float score;
+  uint32_t at; /* query * classes + class */
+} scored;
+
+static int by_score(const void *a, const void *b) {
+  const scored *x = a, *y = b;
+  if (x->score != y->score) return x->score < y->score ? 1 : -1;
+  return x->at < y->at ? -1 : x->at > y->at;
+}
+
+/* RT-DETR: logits [1, queries, classes] score each class of a query alone; as many objects as there
+ * are queries at most, best first. */
+static accel_status take_scored(const accel__picture_job *job, const accel_tensors *found,
+                                const int32_t side[2], double threshold,
+                                const accel_detection **out, uint32_t *count) {
+  const accel_tensor *logits = accel__find_tensor(found, "logits"),
+                     *boxes = accel__find_tensor(found, "pred_boxes");
+  const size_t queries = (size_t)logits->dim[1], classes = (size_t)logits->dim[2];
+  accel_detection *list = accel__arena_array(job->arena, queries, sizeof *list);
+  scored *all = malloc((queries * classes + 1) * sizeof *all);
+  size_t n = 0;
+  *out = list;
+  *count = 0;
+  if (!list || !all) {
+    free(all);
+    return accel__no_memory(queries * classes * sizeof *all);
+  }
+  for (size_t i = 0; i < queries * classes; i++) {
+    const float score = 1.0f / (1.0f + expf(-((const float *)logits->data)[i]));
+    if ((double)score > threshold) all[n++] = (scored){score, (uint32_t)i};
+  }
+  qsort(all, n, sizeof *all, by_score);
+  for (size_t i = 0; i < n && i < queries; i++)
+    list[(*count)++] = object_of(job, all[i].score, all[i].at % classes,
+                                 (const float *)boxes->data + 4 * (all[i].at / classes), side);
+  free(all);
+  return ACCEL_OK;
+}
+
 /* logits [1, queries, classes + 1], the last of which says "nothing"; pred_boxes [1, queries, 4]:
  * centre and sides, of 1. */
 static accel_status take_objects(const accel__picture_job *job, const accel_tensors *found,
@@ -181,15 +235,7 @@ static accel_status take_objects(const accel__picture_job *job, const accel_tens
     accel__softmax((const float *)logits->data + q * classes, classes, score);
     const size_t best = accel__argmax(score, classes - 1);
     if (!(score[best] > threshold)) continue;
-    const char *label =
-        best < (size_t)job->ep->model->num_labels ? job->ep->model->labels[best] : "?";
-    list[(*count)++] = (accel_detection){.score = score[best],
-                                         .id = (int64_t)best,
-                                         .label = accel__arena_string(job->arena, label),
-                                         .xmin = (box[0] - 0.5f * box[2]) * (float)side[1],
-                                         .ymin = (box[1] - 0.5f * box[3]) * (float)side[0],
-                                         .xmax = (box[0] + 0.5f * box[2]) * (float)side[1],
-                                         .ymax = (box[1] + 0.5f * box[3]) * (float)side[0]};
+    list[(*count)++] = object_of(job, score[best], best, box, side);
   }
   free(score);
   return ACCEL_OK;
@@ -198,6 +244,7 @@ static accel_status take_objects(const accel__picture_job *job, const accel_tens
 accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images, uint32_t n,
                                    const accel_detect_params *params, accel_detections **out) {
   static const char *const names[] = {"logits", "pred_boxes"};
+  const bool alone = strncmp(ep->model->model_type, "rt_detr", 7) == 0;
   accel_detections *result = accel__task_result(sizeof *result);
   accel__picture_job job = {.ep = ep};
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -216,7 +263,8 @@ accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images
     height[i] = side[0];
     width[i] = side[1];
     if (status == ACCEL_OK)
-      status = take_objects(&job, found, side, params->threshold, &object[i], &count[i]);
+      status = (alone ? take_scored : take_objects)(&job, found, side, params->threshold,
+                                                    &object[i], &count[i]);
     accel__tensors_free(&found);
   }
   *result = (accel_detections){

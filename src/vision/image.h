@@ -57,6 +57,9 @@ accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, 
                               int *orientation);
 /* An 8-bit RGB PNG file, under a temporary name first. */
 accel_status accel__png_write(const char *path, const accel__image *image);
+/* Grey pixels [height, width] of 0 to 2^bits - 1 as a PNG file of 8 or 16 bits, written likewise. */
+accel_status accel__png_write_grey(const char *path, const uint16_t *grey, int32_t width,
+                                   int32_t height, int bits);
 /* Orientation in a TIFF block as Exif has it ("II" or "MM" first); 1 when it tells none. */
 int accel__exif_orientation(const uint8_t *tiff, size_t n);
 
@@ -80,6 +83,10 @@ typedef enum accel__rounding { ACCEL__ROUND_PILLOW, ACCEL__ROUND_TORCH } accel__
  * filtered.  ACCEL_ERROR_ARGUMENT for sides outside 1 .. ACCEL__IMAGE_MAX_SIDE. */
 accel_status accel__image_resize(accel__image *image, int32_t width, int32_t height,
                                  accel__filter filter, accel__rounding rounding, accel__pool *pool);
+/* Planes [3, height, width] of `image`, its bytes times `factor`, resized in single precision as
+ * torch's antialiased interpolation of floats does it.  Filters: all but ACCEL__NEAREST. */
+accel_status accel__image_resize_float(const accel__image *image, float factor, int32_t width,
+                                       int32_t height, accel__filter filter, float *planes);
 /* Replaces *image by the part with its upper left corner at (left, top), which may lie outside:
  * `fill` there. */
 accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, int32_t width,

@@ -48,6 +48,8 @@ static const struct known {
     {"Segformer",
      true,
      {RESIZED(BILINEAR, SIDES(512)), IMAGENET, .never_crops = true, .never_pads = true}},
+    {"DINOv3ViT", true, {RESIZED(BILINEAR, SIDES(224)), IMAGENET, .scales_first = true}},
+    {"DPT", true, {RESIZED(BICUBIC, SIDES(384)), HALVES, .multiple_of = 1}},
     {"Llava", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, WHITE, .pad_square = true}},
     {"LlavaNext",
      false,
@@ -55,6 +57,11 @@ static const struct known {
       PINPOINTS}},
     {"VideoMAE", false, {CROPPED(BILINEAR, EDGE(224)), HALVES, .layout = ACCEL__LAYOUT_FRAMES}},
     {"Detr", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED}},
+    {"RTDetr",
+     false,
+     {IMAGENET, .do_resize = true, .size = SIDES(640), .filter = ACCEL__BILINEAR,
+      .do_rescale = true, .rescale_factor = 1.0 / 255.0, .rounding = ACCEL__ROUND_TORCH,
+      .layout = ACCEL__LAYOUT_PADDED}},
     {"Yolos", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED, .multiples = true}},
     {"Qwen2VL", false, {RESIZED(BICUBIC, {0}), CLIP, WHITE, PATCHED}},
 };
@@ -82,7 +89,14 @@ static accel_status class_for(const char *directory, const char **class_name) {
       {"swin", "ViTImageProcessor"},
       {"resnet", "ConvNextImageProcessor"},
       {"convnext", "ConvNextImageProcessor"},
+      {"depth_anything", "DPTImageProcessor"},
+      {"dpt", "DPTImageProcessor"},
+      {"dinov3_vit", "DINOv3ViTImageProcessor"},
+      {"dinov3_convnext", "DINOv3ViTImageProcessor"},
       {"detr", "DetrImageProcessor"},
+      {"table-transformer", "DetrImageProcessor"},
+      {"rt_detr", "RTDetrImageProcessor"},
+      {"rt_detr_v2", "RTDetrImageProcessor"},
       {"yolos", "YolosImageProcessor"},
       {"segformer", "SegformerImageProcessor"},
       {"clip", "CLIPImageProcessor"},
@@ -109,8 +123,8 @@ static accel_status class_of(const accel__json_file *file, const accel__json *at
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                      "%s: image_processor_type '%s' is not supported; known: ViT, DeiT, Bit, CLIP, "
                      "Siglip, Blip, ConvNext, "
-                     "Segformer, Llava, "
-                     "LlavaNext, VideoMAE, Detr, Yolos, Qwen2VL (ImageProcessor)",
+                     "Segformer, DINOv3ViT, DPT, Llava, LlavaNext, "
+                     "VideoMAE, Detr, RTDetr, Yolos, Qwen2VL (ImageProcessor)",
                      file->name, type);
 }
 
@@ -233,6 +247,17 @@ static accel_status read_patches(const accel__json_file *file, const accel__json
                        "min_pixels and max_pixels beside it");
 }
 
+static accel_status read_multiples(const accel__json_file *file, const accel__json *at,
+                                   accel__image_processor *p) {
+  ACCEL_TRY(accel__json_bool(file, at, "keep_aspect_ratio", &p->keeps_ratio));
+  ACCEL_TRY(accel__json_int(file, at, "ensure_multiple_of", 1, MAX_SIDE, &p->multiple_of));
+  ACCEL_TRY(accel__json_int(file, at, "size_divisor", 1, MAX_SIDE, &p->divisor));
+  if (!p->do_pad || p->divisor) return ACCEL_OK;
+  return accel__remedy(
+      accel__fail(ACCEL_ERROR_FORMAT, "%s: do_pad is set, but size_divisor is not", file->name),
+      "give size_divisor, or set do_pad to false");
+}
+
 static accel_status read_fields(const accel__json_file *file, const accel__json *at, bool square,
                                 accel__image_processor *p) {
   const struct {
@@ -260,6 +285,7 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
     ACCEL_TRY(read_patches(file, at, p));
   else
     ACCEL_TRY(read_size(file, at, "size", square, max_size, &p->size));
+  if (p->multiple_of) ACCEL_TRY(read_multiples(file, at, p));
   if (is_null(at, "size") && p->layout != ACCEL__LAYOUT_PADDED) p->size = (accel__size){0};
   if (is_null(at, "crop_size")) p->crop_size = (accel__size){0};
   ACCEL_TRY(read_size(file, at, "crop_size", true, 0, &p->crop_size));
@@ -277,10 +303,16 @@ static accel_status check(const accel__json_file *file, const accel__image_proce
     return accel__fail(ACCEL_ERROR_FORMAT,
                        "%s: do_center_crop is set, but crop_size has no height and width",
                        file->name);
+  if (p->scales_first && (p->do_center_crop || p->filter == ACCEL__NEAREST))
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: %s is not supported by DINOv3ViTImageProcessor", file->name,
+                       p->do_center_crop ? "do_center_crop" : "resample 0");
   const accel__size *z = &p->size;
   if (p->do_resize && p->layout != ACCEL__LAYOUT_PATCHES && !z->shortest_edge && !z->height &&
       !z->max_height)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: do_resize is set, but size is null", file->name);
+  if (p->multiple_of && p->do_resize && !(z->height && z->width))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: size must have height and width", file->name);
   if (p->convnext && p->do_resize && (!p->size.shortest_edge || !(p->crop_pct > 0.0)))
     return accel__fail(ACCEL_ERROR_FORMAT,
                        "%s: size must have shortest_edge, and crop_pct must be above 0",

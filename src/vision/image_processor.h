@@ -45,7 +45,14 @@ typedef struct accel__image_processor {
   bool do_convert_rgb; /* the colour that a file names as transparent becomes white */
   /* size.shortest_edge below 384: resized to 1 / crop_pct of it, then cropped; else warped */
   bool convnext;
-  bool multiples; /* YOLOS: sides are rounded down to multiples of 16 */
+  bool multiples;    /* YOLOS: sides are rounded down to multiples of 16 */
+  bool scales_first; /* DINOv3: rescaled to floats before they are resized */
+  /* DPT: sides are rounded to multiples of it (ensure_multiple_of); 0: another class */
+  int64_t multiple_of;
+  bool keeps_ratio; /* DPT: the side that changes least gives both (keep_aspect_ratio) */
+  /* DPT: with do_pad sides grow to multiples of it (size_divisor), the picture in the middle; 0:
+   * another class, or not given */
+  int64_t divisor;
   /* LLaVA: padded to a square in the mean colour first, when do_pad */
   bool pad_square;
   /* SegFormer, ConvNeXt: classes without these steps, whatever the file says */

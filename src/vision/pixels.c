@@ -55,10 +55,25 @@ static accel_status whole_blocks(const processor *p, double height, double width
   return ACCEL_OK;
 }
 
+/* DPT: the sides of `size`, or the one that changes the picture least and the other in its ratio,
+ * rounded to multiples. */
+static void rounded(const processor *p, const accel__size *size, double height, double width,
+                    int32_t *to_height, int32_t *to_width) {
+  double down = size->height / height, across = size->width / width;
+  const double multiple = (double)p->multiple_of;
+  if (p->keeps_ratio) down = across = fabs(1.0 - across) < fabs(1.0 - down) ? across : down;
+  const double h = nearbyint(down * height / multiple) * multiple,
+               w = nearbyint(across * width / multiple) * multiple;
+  *to_height = h > INT32_MAX ? INT32_MAX : (int32_t)h;
+  *to_width = w > INT32_MAX ? INT32_MAX : (int32_t)w;
+}
+
 accel_status accel__size_after(const processor *p, const accel__size *s, int32_t height,
                                int32_t width, int32_t *to_height, int32_t *to_width) {
   if (p->layout == ACCEL__LAYOUT_PATCHES) {
     ACCEL_TRY(whole_blocks(p, height, width, to_height, to_width));
+  } else if (p->multiple_of) {
+    rounded(p, s, height, width, to_height, to_width);
   } else if (s->shortest_edge && s->longest_edge) {
     keep_ratio(height, width, s->shortest_edge, s->longest_edge, to_height, to_width);
     if (p->multiples) {
@@ -388,6 +403,35 @@ static accel_status patched(const processor *p, const accel__image *images, uint
   return ACCEL_OK;
 }
 
+/* ---- DINOv3: rescaled, then resized as floats, then normalised ---- */
+
+static accel_status scaled_first(const processor *p, const accel__image *images, uint32_t n,
+                                 accel__pixels *out) {
+  const float factor = p->do_rescale ? (float)p->rescale_factor : 1.0f;
+  int32_t height = images[0].height, width = images[0].width;
+  if (!p->do_resize) ACCEL_TRY(one_size(images, n));
+  if (p->do_resize) ACCEL_TRY(accel__size_after(p, &p->size, height, width, &height, &width));
+  const int64_t plane = (int64_t)height * width;
+  out->rank = 4;
+  memcpy(out->dim, (int64_t[5]){n, 3, height, width}, sizeof out->dim);
+  ACCEL_TRY(make_values(out, false));
+  for (uint32_t i = 0; i < n; i++) {
+    float *planes = out->values + (int64_t)i * 3 * plane;
+    int32_t h = height, w = width;
+    if (p->do_resize)
+      ACCEL_TRY(accel__size_after(p, &p->size, images[i].height, images[i].width, &h, &w));
+    if (h != height || w != width)
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "picture %u ends in %d x %d pixels, picture 0 in %d x %d", i, w, h, width,
+                         height);
+    ACCEL_TRY(accel__image_resize_float(&images[i], factor, width, height, p->filter, planes));
+    for (int c = 0; p->do_normalize && c < 3; c++)
+      for (int64_t k = 0; k < plane; k++)
+        planes[c * plane + k] = (planes[c * plane + k] - (float)p->mean[c]) / (float)p->std[c];
+  }
+  return ACCEL_OK;
+}
+
 /* ---- the other layouts ---- */
 
 static accel_status stacked(const processor *p, const accel__image *images, uint32_t n,
@@ -396,7 +440,8 @@ static accel_status stacked(const processor *p, const accel__image *images, uint
   levels level;
   const bool masked = p->layout == ACCEL__LAYOUT_PADDED && p->do_pad,
              frames = p->layout == ACCEL__LAYOUT_FRAMES;
-  const bool padded = p->do_pad && !p->pad_square;
+  const bool padded = p->do_pad && !p->pad_square && !p->multiple_of;
+  const int64_t divisor = p->do_pad && p->multiple_of ? p->divisor : 1;
   for (uint32_t i = 0; i < n; i++) {
     height = images[i].height > height ? images[i].height : height;
     width = images[i].width > width ? images[i].width : width;
@@ -410,6 +455,10 @@ static accel_status stacked(const processor *p, const accel__image *images, uint
     height = p->pad_size.height;
     width = p->pad_size.width;
   }
+  const int64_t top = (divisor - height % divisor) % divisor / 2,
+                left = (divisor - width % divisor) % divisor / 2;
+  height = (height + divisor - 1) / divisor * divisor;
+  width = (width + divisor - 1) / divisor * divisor;
   out->rank = frames ? 5 : 4;
   memcpy(out->dim,
          frames ? (int64_t[5]){1, n, 3, height, width} : (int64_t[5]){n, 3, height, width},
@@ -422,7 +471,8 @@ static accel_status stacked(const processor *p, const accel__image *images, uint
   if (masked && !out->mask) return ACCEL_ERROR_OUT_OF_MEMORY;
   make_levels(p, &level);
   for (uint32_t i = 0; i < n; i++) {
-    fill_planes(&images[i], &level, height, width, out->values + (int64_t)i * 3 * height * width);
+    fill_planes(&images[i], &level, height, width,
+                out->values + (int64_t)i * 3 * height * width + top * width + left);
     for (int64_t y = 0; out->mask && y < height; y++) {
       int64_t *row = out->mask + ((int64_t)i * height + y) * width;
       const int64_t ones = y < images[i].height ? images[i].width : 0;
@@ -443,10 +493,12 @@ accel_status accel__pixels_of(const processor *p, const accel__image *images, ui
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     shaped[i] = view(&images[i]);
     status = key_to_white(p, &shaped[i]);
-    if (status == ACCEL_OK && p->layout != ACCEL__LAYOUT_TILES) status = shape(p, &shaped[i], pool);
+    if (status == ACCEL_OK && p->layout != ACCEL__LAYOUT_TILES && !p->scales_first)
+      status = shape(p, &shaped[i], pool);
   }
   if (status == ACCEL_OK)
-    status = p->layout == ACCEL__LAYOUT_TILES     ? tiled(p, shaped, n, pool, out)
+    status = p->scales_first                      ? scaled_first(p, shaped, n, out)
+             : p->layout == ACCEL__LAYOUT_TILES   ? tiled(p, shaped, n, pool, out)
              : p->layout == ACCEL__LAYOUT_PATCHES ? patched(p, shaped, n, out)
                                                   : stacked(p, shaped, n, out);
   for (uint32_t i = 0; i < n; i++) accel__image_free(&shaped[i]);

@@ -7,6 +7,7 @@
 #include <png.h>
 
 #include "core/file.h"
+#include "core/text.h"
 #include "vision/image.h"
 
 typedef struct reader {
@@ -161,5 +162,66 @@ accel_status accel__png_write(const char *path, const accel__image *image) {
     status = accel__fail(ACCEL_ERROR_IO, "%s: libpng cannot write it: %s", path, png.message);
   png_image_free(&png);
   free(bytes);
+  return status;
+}
+
+typedef struct writer {
+  accel__buffer bytes;
+  char message[256];
+} writer;
+
+static void on_write_error(png_structp png, png_const_charp text) {
+  writer *w = png_get_error_ptr(png);
+  snprintf(w->message, sizeof w->message, "%s", text);
+  png_longjmp(png, 1);
+}
+
+static void on_write(png_structp png, png_bytep data, size_t n) {
+  writer *w = png_get_io_ptr(png);
+  accel__buffer_bytes(&w->bytes, data, n);
+}
+
+static void on_flush(png_structp png) { (void)png; }
+
+/* Rows one after the other through `row`, which holds one of 16 bits, the high byte first. */
+static void write_rows(png_structp png, const uint16_t *grey, int32_t width, int32_t height,
+                       int bits, uint8_t *row) {
+  for (int32_t y = 0; y < height; y++, grey += width) {
+    for (int32_t x = 0; x < width && bits == 8; x++) row[x] = (uint8_t)grey[x];
+    for (int32_t x = 0; x < width && bits == 16; x++) {
+      row[2 * x] = (uint8_t)(grey[x] >> 8);
+      row[2 * x + 1] = (uint8_t)(grey[x] & 255);
+    }
+    png_write_row(png, row);
+  }
+}
+
+accel_status accel__png_write_grey(const char *path, const uint16_t *grey, int32_t width,
+                                   int32_t height, int bits) {
+  writer *w = calloc(1, sizeof *w);
+  uint8_t *row = malloc((size_t)width * 2);
+  accel_status status = ACCEL_OK;
+  png_structp png =
+      w && row ? png_create_write_struct(PNG_LIBPNG_VER_STRING, w, on_write_error, on_warning)
+               : NULL;
+  png_infop info = png ? png_create_info_struct(png) : NULL;
+  if (!info) {
+    status = accel__no_memory((size_t)width * 2);
+  } else if (setjmp(png_jmpbuf(png))) {
+    status = accel__fail(ACCEL_ERROR_IO, "%s: libpng cannot write it: %s", path, w->message);
+  } else {
+    png_set_write_fn(png, w, on_write, on_flush);
+    png_set_IHDR(png, info, (png_uint_32)width, (png_uint_32)height, bits, PNG_COLOR_TYPE_GRAY,
+                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_write_info(png, info);
+    write_rows(png, grey, width, height, bits, row);
+    png_write_end(png, info);
+    status = accel__buffer_status(&w->bytes);
+    if (status == ACCEL_OK) status = accel__file_write(path, w->bytes.data, w->bytes.n);
+  }
+  png_destroy_write_struct(&png, &info);
+  if (w) accel__buffer_free(&w->bytes);
+  free(w);
+  free(row);
   return status;
 }

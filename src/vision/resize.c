@@ -306,6 +306,70 @@ accel_status accel__image_resize(accel__image *image, int32_t width, int32_t hei
   return filtered(image, width, height, filter, rounding, pool);
 }
 
+/* ---- in single precision ---- */
+
+typedef struct exact {
+  int32_t first, count;
+  float *weight;
+} exact;
+
+/* For each output pixel its input pixels and their weights; free() both arrays. */
+static exact *exact_of(int32_t in, int32_t out, accel__filter filter, float **cells) {
+  const float scale = (float)in / (float)out, stretch = scale < 1.0f ? 1.0f : scale,
+              support = (float)filters[filter].support * stretch, invert = 1.0f / stretch;
+  const size_t taps = (size_t)ceilf(support) * 2 + 1;
+  exact *all = calloc((size_t)out, sizeof *all);
+  *cells = calloc((size_t)out * taps, sizeof **cells);
+  for (int32_t i = 0; all && *cells && i < out; i++) {
+    const float centre = scale * ((float)i + 0.5f);
+    const int32_t begin = (int32_t)(centre - support + 0.5f),
+                  end = (int32_t)(centre + support + 0.5f);
+    exact *e = &all[i];
+    float sum = 0.0f;
+    e->weight = *cells + (size_t)i * taps;
+    e->first = begin < 0 ? 0 : begin;
+    e->count = (end > in ? in : end) - e->first;
+    for (int32_t k = 0; k < e->count; k++)
+      sum += e->weight[k] =
+          (float)filters[filter].at((double)(((float)(k + e->first) - centre + 0.5f) * invert));
+    for (int32_t k = 0; k < e->count && sum != 0.0f; k++) e->weight[k] /= sum;
+  }
+  return all;
+}
+
+accel_status accel__image_resize_float(const accel__image *image, float factor, int32_t width,
+                                       int32_t height, accel__filter filter, float *planes) {
+  float *cells[2] = {NULL, NULL};
+  exact *across = exact_of(image->width, width, filter, &cells[0]),
+        *down = exact_of(image->height, height, filter, &cells[1]);
+  float *rows = malloc((size_t)image->height * (size_t)width * sizeof *rows);
+  const bool ready = across && down && cells[0] && cells[1] && rows;
+  for (int c = 0; ready && c < 3; c++) {
+    for (int32_t y = 0; y < image->height; y++) {
+      const uint8_t *row = image->pixels + (size_t)y * (size_t)image->width * 3 + c;
+      for (int32_t x = 0; x < width; x++) {
+        float sum = 0.0f;
+        for (int32_t k = 0; k < across[x].count; k++)
+          sum += (float)row[3 * (across[x].first + k)] * factor * across[x].weight[k];
+        rows[(size_t)y * (size_t)width + (size_t)x] = sum;
+      }
+    }
+    for (int32_t y = 0; y < height; y++)
+      for (int32_t x = 0; x < width; x++) {
+        float sum = 0.0f;
+        for (int32_t k = 0; k < down[y].count; k++)
+          sum += rows[(size_t)(down[y].first + k) * (size_t)width + (size_t)x] * down[y].weight[k];
+        planes[((size_t)c * (size_t)height + (size_t)y) * (size_t)width + (size_t)x] = sum;
+      }
+  }
+  free(across);
+  free(down);
+  free(cells[0]);
+  free(cells[1]);
+  free(rows);
+  return ready ? ACCEL_OK : accel__no_memory((size_t)image->height * (size_t)width * sizeof *rows);
+}
+
 accel_status accel__image_crop(accel__image *image, int32_t left, int32_t top, int32_t width,
                                int32_t height, const uint8_t fill[3]) {
   accel__image to;

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Makes tests/fixtures/image: pictures of many kinds, and what Pillow, torchvision and transformers make of them.
 
-    python3 tests/goldens/make_image_goldens.py        needs torchvision and Pillow beside requirements.txt
+    python3 tests/goldens/make_image_goldens.py [processor ...]      only these processors; needs torchvision and Pillow beside requirements.txt
 
 pictures/*          files to be read; pictures.safetensors holds their pixels [height, width, 3] as transformers' load_image gives them
 bad/*               files that must be refused
@@ -14,6 +14,7 @@ import json
 import pathlib
 import shutil
 import struct
+import sys
 import warnings
 import zlib
 
@@ -133,6 +134,8 @@ def resize():
 
 def processor(name, which, shapes, old=None):
     folder = ROOT / "processors" / name
+    if sys.argv[1:] and name not in sys.argv[1:]:
+        return
     which.save_pretrained(folder)
     if old:  # as files written years ago say it: read by the class, too
         (folder / "preprocessor_config.json").write_text(json.dumps(old, indent=1))
@@ -148,10 +151,11 @@ def processor(name, which, shapes, old=None):
 
 
 def main():
-    shutil.rmtree(ROOT, ignore_errors=True)
-    pictures()
-    bad()
-    resize()
+    if not sys.argv[1:]:
+        shutil.rmtree(ROOT, ignore_errors=True)
+        pictures()
+        bad()
+        resize()
     t = transformers
     two = [(41, 30), (20, 33)]
     side = {"height": 24, "width": 20}
@@ -168,10 +172,19 @@ def main():
     processor("blip", t.BlipImageProcessor(size=side), two)
     processor("convnext", t.ConvNextImageProcessor(size={"shortest_edge": 18}, crop_pct=0.8), two)
     processor("segformer", t.SegformerImageProcessor(size=side), two)
+    processor("dinov3", t.DINOv3ViTImageProcessor(size=side), two)
+    processor("dinov3_large", t.DINOv3ViTImageProcessor(size={"height": 45, "width": 50}, resample=3, do_normalize=False), two)
+    processor("dpt", t.DPTImageProcessor(size=side), two)
+    processor("dpt_ratio", t.DPTImageProcessor(size={"height": 28, "width": 28}, keep_aspect_ratio=True, ensure_multiple_of=7, resample=2), two[:1])
+    processor("dpt_tall", t.DPTImageProcessor(size={"height": 28, "width": 28}, keep_aspect_ratio=True, ensure_multiple_of=7), two[1:])
+    processor("dpt_padded", t.DPTImageProcessor(size={"height": 23, "width": 30}, do_pad=True, size_divisor=8), two)
+    processor("dpt_old", t.DPTImageProcessor(), two, {"feature_extractor_type": "DPTFeatureExtractor", "size": 21, "resample": 2, "do_center_crop": True, "crop_size": 15})
     processor("llava", t.LlavaImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}, do_pad=True), two)
     processor("videomae", t.VideoMAEImageProcessor(size={"shortest_edge": 18}, crop_size={"height": 16, "width": 16}), [(41, 30)] * 3)
     processor("detr", t.DetrImageProcessor(size={"shortest_edge": 20, "longest_edge": 30}), [(41, 30), (20, 60), (33, 33)])
     processor("detr_old", t.DetrImageProcessor(), two, {"image_processor_type": "DetrImageProcessor", "size": 16, "max_size": 24, "do_resize": True, "do_normalize": True, "image_mean": [0.485, 0.456, 0.406], "image_std": [0.229, 0.224, 0.225]})
+    processor("rt_detr", t.RTDetrImageProcessor(size=side), two)
+    processor("rt_detr_padded", t.RTDetrImageProcessor(size={"shortest_edge": 20, "longest_edge": 30}, do_normalize=True, do_pad=True), two)
     processor("yolos", t.YolosImageProcessor(size={"shortest_edge": 40, "longest_edge": 70}), [(61, 50), (40, 80)])
     processor("llava_next", t.LlavaNextImageProcessor(size={"shortest_edge": 12}, crop_size={"height": 12, "width": 12}, image_grid_pinpoints=[[12, 24], [24, 12], [24, 24], [36, 12]]), [(41, 30), (10, 50), (60, 13)])
     odd = [(41, 30), (3, 5), (7, 200), (33, 33)]  # to be made smaller, larger, long and thin, and left as it is but for whole blocks

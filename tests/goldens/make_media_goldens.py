@@ -10,6 +10,7 @@ import json
 import os
 import pathlib
 import shutil
+import sys
 import warnings
 
 os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
@@ -153,8 +154,30 @@ def speak(name, cls, config, **more):
     write(directory, "transcribe", cases)
 
 
+def tables(name):
+    backbone = T.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic", out_features=["stage2"])
+    detect(name, T.TableTransformerConfig(backbone_config=backbone, d_model=16, num_queries=7, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
+                                          decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16), T.DetrImageProcessor(size={"shortest_edge": 40, "longest_edge": 64}))
+
+
+def at_once(name):
+    """RT-DETR, whose queries begin where random weights promise most."""
+    backbone = T.RTDetrResNetConfig(embedding_size=8, hidden_sizes=[8, 12, 16, 20], depths=[1, 1, 1, 1], layer_type="basic", out_features=["stage3", "stage4"])
+    detect(name, T.RTDetrConfig(backbone_config=backbone, encoder_hidden_dim=16, encoder_in_channels=[16, 20], encoder_ffn_dim=16, encoder_attention_heads=2, d_model=16, num_queries=5,
+                                encode_proj_layers=[1], num_feature_levels=2, decoder_in_channels=[16, 16], decoder_ffn_dim=16, decoder_layers=2, decoder_attention_heads=2, num_denoising=0),
+           T.RTDetrImageProcessor(size={"height": 64, "width": 96}))
+
+
 def main():
+    more = {"table_transformer": tables, "rt_detr": at_once}
+    for name in sys.argv[1:]:  # these alone
+        shutil.rmtree(ROOT / name, ignore_errors=True)
+        more[name](name)
+    if sys.argv[1:]:
+        return
     shutil.rmtree(ROOT, ignore_errors=True)
+    for name, make in more.items():
+        make(name)
     classify("vit", T.ViTConfig(**SMALL, image_size=20, patch_size=5), T.ViTImageProcessor(size={"height": 20, "width": 20}))
     classify("resnet", T.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic"),
              T.ConvNextImageProcessor(size={"shortest_edge": 32}, crop_pct=0.875), problem_type="multi_label_classification")

@@ -20,6 +20,7 @@ import torch
 import transformers as T
 from safetensors.torch import save_file
 
+import tiny_models
 from make_encoder_goldens import randomise
 
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
@@ -126,6 +127,39 @@ def segment_objects(name):
         cases.append({"options": options, "want": want})
     save_file(maps, directory / "maps.safetensors")
     write(directory, files=PICTURES, cases=cases)
+
+
+# ---- depth ----
+
+def depth(name, dpt=False):
+    """Depth Anything (its processor keeps the shape of the picture) and DPT; heads that answer with a range."""
+    neck = dict(neck_hidden_sizes=[8, 12, 16], reassemble_factors=[2, 1, 0.5], fusion_hidden_size=10)
+    seen = dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=2, image_size=28, patch_size=7)
+    if dpt:
+        config = T.DPTConfig(**{**seen, "intermediate_size": 31}, backbone_out_indices=[0, 1, 2], **neck)
+        model, last = T.DPTForDepthEstimation(config), "head.head.4"
+        processor = T.DPTImageProcessor(size={"height": 28, "width": 28})
+    else:
+        backbone = T.Dinov2Config(**seen, out_indices=[1, 2, 3], reshape_hidden_states=False)
+        model, last = T.DepthAnythingForDepthEstimation(T.DepthAnythingConfig(backbone_config=backbone, patch_size=7, reassemble_hidden_size=16, head_hidden_size=9, **neck)), "head.conv3"
+        processor = T.DPTImageProcessor(size={"height": 28, "width": 28}, keep_aspect_ratio=True, ensure_multiple_of=7)
+    directory = save(name, model, processor)
+    tiny_models.randomise(model)
+    with torch.no_grad():
+        model.get_parameter(last + ".weight").mul_(5)
+        model.get_parameter(last + ".bias").fill_(2.0)
+    model.save_pretrained(directory)
+    run = T.pipeline("depth-estimation", model=str(directory), device="cpu", model_kwargs={"attn_implementation": "eager"})
+    tensors, want = {}, []
+    for f, path in zip(PICTURES, paths(PICTURES)):
+        found = run(path)
+        values = found["predicted_depth"]
+        tensors[f"depth.{f}"] = values.contiguous()
+        tensors[f"grey.{f}"] = torch.from_numpy(numpy.array(found["depth"]))
+        want.append({"min": values.min().item(), "max": values.max().item()})
+        assert want[-1]["max"] > want[-1]["min"] + 0.1, want
+    save_file(tensors, directory / "maps.safetensors")
+    write(directory, files=PICTURES, want=want)
 
 
 # ---- text about pictures: ids as `accel verify` compares them, and what the tool prints ----
@@ -246,6 +280,32 @@ def blip(name, cls):
     return lines
 
 
+def trocr(name, cls=None):
+    """ViT under TrOCR's decoder; with `cls` DeiT, whose width is another one than the decoder's."""
+    seen = dict(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=3, image_size=[24, 36], patch_size=6)
+    encoder = T.DeiTConfig(**{**seen, "image_size": 24}) if cls else T.ViTConfig(**seen)
+    decoder = T.TrOCRConfig(vocab_size=len(WORDS), d_model=20 if cls else 16, decoder_layers=2, decoder_attention_heads=4 if cls else 2, decoder_ffn_dim=27, max_position_embeddings=40,
+                            cross_attention_hidden_size=None if cls else 24, is_decoder=True, add_cross_attention=True, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+                            decoder_start_token_id=1, scale_embedding=bool(cls), layernorm_embedding=not cls, activation_function="relu" if cls else "gelu")
+    model = T.VisionEncoderDecoderModel(T.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder))
+    model.generation_config = T.GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0, decoder_start_token_id=1)
+    size = {"height": 24, "width": 24 if cls else 36}
+    processor = T.TrOCRProcessor(T.DeiTImageProcessor(size=size, crop_size=size) if cls else T.ViTImageProcessor(size=size), tokenizer("<s> $A </s>"))
+    directory = save(name, model, processor)
+    model = load(directory, T.VisionEncoderDecoderModel)
+    lines = ids_goldens(directory, model, model.decoder.output_projection, lambda: {"pixel_values": torch.randn(3, 3, size["height"], size["width"])}, 2)
+    inputs = {"pixel_values": torch.randn(3, 3, size["height"], size["width"], generator=torch.Generator().manual_seed(5)), "decoder_input_ids": torch.arange(18).view(3, 6) + 5,
+              "decoder_attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2, [1] * 6])}
+    with torch.no_grad():
+        out = model(**inputs, output_hidden_states=True)
+    tensors = {f"in.{k}": v for k, v in inputs.items()} | {"out.logits": out.logits, "out.encoder_last_hidden_state": out.encoder_last_hidden_state, "mask.logits": inputs["decoder_attention_mask"]}
+    tensors |= {f"out.encoder_hidden_states.{i}": x for i, x in enumerate(out.encoder_hidden_states)}
+    file = "golden.VisionEncoderDecoderModel.forward.safetensors"
+    save_file({k: v.contiguous().clone() for k, v in tensors.items()}, directory / file, metadata={"mode": "forward", "args": json.dumps({"output_hidden_states": True})})
+    write(directory, cases=answers(model, processor, [(None, [f]) for f in PICTURES], 2, "caption"))
+    return [*lines, f"../seeing/{name} {file} VisionEncoderDecoderModel"]
+
+
 def llava(name, tiles=False):
     vision = {"model_type": "clip_vision_model", **SEEN}
     text = {"model_type": "llama", **SPEAKS, "num_key_value_heads": 2, "max_position_embeddings": 512}
@@ -326,8 +386,8 @@ def qwen2_vl(name, newer=False):
 def main(wanted):
     torch.set_num_threads(1)
     T.logging.disable_progress_bar()
-    kinds = {"segformer": segment, "detr_panoptic": segment_objects, "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
-             "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True)}
+    kinds = {"segformer": segment, "detr_panoptic": segment_objects, "depth_anything": depth, "dpt": lambda n: depth(n, True), "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
+             "trocr": trocr, "trocr_deit": lambda n: trocr(n, True), "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True)}
     listing = FIXTURES / "models" / "goldens_seeing.list"
     lines = listing.read_text().splitlines() if listing.exists() else []
     for name, make in kinds.items():

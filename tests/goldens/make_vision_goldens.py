@@ -169,6 +169,70 @@ def detr_fixtures():
     yield "detr_new_names", dict(config=detr(), cases=[case("DetrForObjectDetection", "masked", masked)], hub=False)
 
 
+def table_fixtures():
+    image = pixels("d", 3, 3, 42, 51)
+    mask = torch.zeros(3, 42, 51, dtype=torch.long)
+    for i, (h, w) in enumerate(((42, 34), (25, 51), (42, 51))):
+        mask[i, :h, :w] = 1
+    base = dict(backbone_config=resnet(out_features=["stage2", "stage3"]), d_model=16, num_queries=7, encoder_layers=2, decoder_layers=2, encoder_attention_heads=4,
+                decoder_attention_heads=2, encoder_ffn_dim=19, decoder_ffn_dim=23, num_labels=4)
+    masked = {**image, "pixel_mask": mask}
+    yield "table_transformer", dict(config=T.TableTransformerConfig(**base), cases=[
+        case("TableTransformerModel", "masked", masked, args=HIDDEN), case("TableTransformerForObjectDetection", "masked", masked),
+        case("TableTransformerForObjectDetection", "plain", pixels("e", 1, 3, 33, 40))])
+    learned = T.TableTransformerConfig(**{**base, "position_embedding_type": "learned", "activation_function": "gelu", "auxiliary_loss": True})
+    yield "table_transformer_learned", dict(config=learned, cases=[case("TableTransformerModel", "masked", masked, args=HIDDEN)], dtype=torch.float16)
+
+
+def even_points(model):
+    """What the class fills this buffer with: random numbers there would be another model."""
+    for name, p in model.named_buffers():
+        if name.endswith("n_points_scale"):
+            p.fill_(1 / model.config.decoder_n_points)
+
+
+def clear_pixels(cls, config, *shape):
+    """Pictures whose best pixels are apart: of close ones rounding would change which queries begin where."""
+    model = getattr(T, cls)(config)
+    tiny_models.randomise(model)
+    model.eval()
+    far, chosen = 0, None
+    for attempt in range(250):
+        found = pixels(f"{cls} {attempt}", *shape)
+        spot = found["pixel_values"].mul_(0.3)  # and spots that stand out
+        for item in spot:
+            for _ in range(3):
+                y, x = (int(torch.randint(0, n - 16, (1,))) for n in shape[2:])
+                item[:, y:y + 16, x:x + 16] += 4 * torch.randn(3, 1, 1)
+        with torch.no_grad():
+            best = model(**found).enc_outputs_class.max(-1).values.sort(-1, descending=True).values[:, :config.num_queries + 1]
+        apart = (best[:, :-1] - best[:, 1:]).min().item()
+        if apart > far:
+            far, chosen = apart, found
+    assert far > 0.05, far
+    return chosen
+
+
+def rt_detr_fixtures():
+    def config(kind, resnet_more={}, **more):
+        back = T.RTDetrResNetConfig(**{"embedding_size": 8, "hidden_sizes": [8, 12, 16, 20], "depths": [1, 2, 1, 1], "layer_type": "basic", "out_features": ["stage2", "stage3", "stage4"], **resnet_more})
+        return getattr(T, kind)(**{"backbone_config": back, "encoder_hidden_dim": 16, "encoder_in_channels": [12, 16, 20], "encoder_ffn_dim": 19, "encoder_attention_heads": 2, "d_model": 16, "num_queries": 2,
+                                   "decoder_in_channels": [16, 16, 16], "decoder_ffn_dim": 23, "decoder_n_points": 3, "decoder_layers": 2, "decoder_attention_heads": 4, "num_labels": 5,
+                                   "num_denoising": 2, **more})
+
+    plain = ("decoder_hidden_states", "encoder_hidden_states")
+    far = ("enc_outputs_coord_logits",)  # holds the largest number where there is no anchor
+    one = config("RTDetrConfig")
+    yield "rt_detr", dict(config=one, cases=[case("RTDetrForObjectDetection", name, clear_pixels("RTDetrForObjectDetection", one, *shape), skip=plain + far)
+                                             for name, shape in (("batch", (2, 3, 96, 64)), ("wide", (1, 3, 64, 128)))])
+    base = config("RTDetrConfig", {"layer_type": "bottleneck", "hidden_sizes": [16, 24, 32, 40], "downsample_in_bottleneck": True}, num_feature_levels=4, normalize_before=True,
+                  hidden_expansion=0.5, eval_size=4, activation_function="gelu", encode_proj_layers=[1, 2], encoder_layers=2)
+    yield "rt_detr_base", dict(config=base, dtype=torch.float16, cases=[case("RTDetrModel", "batch", clear_pixels("RTDetrModel", base, 1, 3, 96, 64), skip=plain + far)])
+    two = config("RTDetrV2Config", decoder_offset_scale=0.7, layer_norm_eps=1e-4, batch_norm_eps=1e-4)
+    yield "rt_detr_v2", dict(config=two, adjust=even_points, hub=False, dtype=torch.bfloat16,
+                             cases=[case("RTDetrV2ForObjectDetection", "batch", clear_pixels("RTDetrV2ForObjectDetection", two, 1, 3, 96, 64), skip=plain + far)])
+
+
 def yolos(**more):
     return T.YolosConfig(**{**VIT, "image_size": [20, 30], "num_detection_tokens": 4, "num_labels": 3, "num_hidden_layers": 3, **more})
 
@@ -189,6 +253,57 @@ def dinov2_fixtures():
         swiglu = make(**{**base, "use_swiglu_ffn": True, "mlp_ratio": 3, "qkv_bias": False}, **more)
         yield f"{name}_swiglu", dict(config=swiglu, cases=[case(f"{stem}ForImageClassification", "same", same)], dtype=torch.float16)
         yield f"{name}_new_names", dict(config=swiglu, cases=[case(f"{stem}ForImageClassification", "same", same)], hub=False)
+
+
+def dinov3_fixtures():
+    base = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=29, image_size=20, patch_size=5)
+    same, other = pixels("y", 3, 3, 20, 20), pixels("z", 2, 3, 41, 27)
+    masked = {**same, "bool_masked_pos": torch.arange(48).view(3, 16) % 5 == 0}
+    yield "dinov3", dict(config=T.DINOv3ViTConfig(**base, num_register_tokens=2), prefixed=False, cases=[
+        case("DINOv3ViTModel", "same", same, args=HIDDEN), case("DINOv3ViTModel", "other", other), case("DINOv3ViTModel", "masked", masked)])
+    odd = dict(use_gated_mlp=True, query_bias=False, key_bias=True, value_bias=False, proj_bias=False, mlp_bias=False, rope_theta=30.0, hidden_act="silu", layer_norm_eps=1e-3, num_channels=1)
+    yield "dinov3_new_names", dict(config=T.DINOv3ViTConfig(**{**base, **odd}), prefixed=False, hub=False, dtype=torch.float16, cases=[case("DINOv3ViTModel", "other", pixels("o", 2, 1, 23, 36))])
+    convs = dict(hidden_sizes=[6, 10, 12], depths=[1, 2, 1])
+    wide = pixels("c", 3, 3, 41, 35)
+    yield "dinov3_convnext", dict(config=T.DINOv3ConvNextConfig(**convs), prefixed=False, cases=[case("DINOv3ConvNextModel", "batch", wide, args=HIDDEN)])
+    yield "dinov3_convnext_new_names", dict(config=T.DINOv3ConvNextConfig(**{**convs, "layer_norm_eps": 1e-3, "hidden_act": "relu"}), prefixed=False, hub=False, dtype=torch.bfloat16,
+                                            cases=[case("DINOv3ConvNextModel", "batch", wide)])
+
+
+# ---- DPT, Depth Anything ----
+
+NECK = dict(neck_hidden_sizes=[8, 12, 16], reassemble_factors=[2, 1, 0.5], fusion_hidden_size=10)
+
+
+def louder(model):
+    """Depth that differs from pixel to pixel: of random weights the last relu would pass little."""
+    for name, p in model.named_parameters():
+        if name in ("head.head.4.weight", "head.conv3.weight"):
+            p.abs_()
+
+
+def dpt_fixtures():
+    same, other = pixels("y", 3, 3, 20, 20), pixels("z", 2, 3, 33, 30)
+    base = {**VIT, "hidden_size": 16, "num_attention_heads": 2, "intermediate_size": 19, "num_hidden_layers": 3, "backbone_out_indices": [1, 0, 2], **NECK, "num_labels": 4}
+    yield "dpt", dict(config=T.DPTConfig(**base), adjust=louder, cases=[
+        case("DPTForDepthEstimation", "batch", same, args=HIDDEN), case("DPTForDepthEstimation", "other", other), case("DPTModel", "batch", same, args=HIDDEN)])
+    yield "dpt_segments", dict(config=T.DPTConfig(**base), cases=[case("DPTForSemanticSegmentation", "batch", same)], dtype=torch.float16)
+    odd = T.DPTConfig(**{**base, "readout_type": "add", "use_batch_norm_in_fusion_residual": True, "qkv_bias": False, "hidden_act": "gelu_new", "layer_norm_eps": 1e-3,
+                         "head_in_index": 1, "num_channels": 1, "reassemble_factors": [4, 1, 0.25]})
+    yield "dpt_add", dict(config=odd, adjust=louder, cases=[case("DPTForDepthEstimation", "other", pixels("o", 2, 1, 41, 43))], dtype=torch.float16)
+    plain = T.DPTConfig(**{**base, "readout_type": "ignore", "use_batch_norm_in_fusion_residual": True, "use_bias_in_fusion_residual": True, "backbone_out_indices": [2],
+                           "neck_hidden_sizes": [16], "reassemble_factors": [0.5], "use_auxiliary_head": False})
+    yield "dpt_ignore", dict(config=plain, adjust=louder, cases=[case("DPTForDepthEstimation", "batch", same)], dtype=torch.bfloat16)
+    seen = dict(hidden_size=16, num_hidden_layers=3, num_attention_heads=2, image_size=20, patch_size=5, out_features=["stem", "stage2", "stage3"], reshape_hidden_states=False)
+    wide, tall = pixels("w", 2, 3, 26, 41), pixels("t", 1, 3, 50, 15)
+    behind = T.DPTConfig(backbone_config=T.Dinov2Config(**{**seen, "apply_layernorm": False}), **NECK)
+    yield "dpt_dinov2", dict(config=behind, adjust=louder, cases=[case("DPTForDepthEstimation", "wide", wide), case("DPTForDepthEstimation", "tall", tall, args=HIDDEN)], dtype=torch.float16)
+    anything = dict(backbone_config=T.Dinov2Config(**seen), patch_size=5, reassemble_hidden_size=16, head_hidden_size=7, **NECK)
+    yield "depth_anything", dict(config=T.DepthAnythingConfig(**anything), adjust=louder, cases=[
+        case("DepthAnythingForDepthEstimation", "batch", same, args=HIDDEN), case("DepthAnythingForDepthEstimation", "wide", wide),
+        case("DepthAnythingForDepthEstimation", "tall", tall)])
+    metric = T.DepthAnythingConfig(**{**anything, "depth_estimation_type": "metric", "max_depth": 80, "head_in_index": -2})
+    yield "depth_anything_metric", dict(config=metric, cases=[case("DepthAnythingForDepthEstimation", "wide", wide)], dtype=torch.float16)
 
 
 # ---- Swin ----
@@ -398,7 +513,7 @@ def qwen2_vl_fixtures():
 
 
 def main():
-    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, yolos_fixtures, dinov2_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
+    groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, table_fixtures, rt_detr_fixtures, yolos_fixtures, dinov2_fixtures, dinov3_fixtures, dpt_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
               qwen2_vl_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 

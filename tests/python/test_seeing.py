@@ -44,7 +44,7 @@ def read_safetensors(file):
 
 
 def read_png(file):
-    """(width, height, rows of RGB bytes) of an 8-bit RGB PNG, with nothing but the standard library."""
+    """(width, height, rows of bytes) of an 8-bit RGB or grey PNG, with nothing but the standard library."""
     with open(file, "rb") as f:
         data = f.read()
     assert data[:8] == b"\x89PNG\r\n\x1a\n", file
@@ -56,12 +56,13 @@ def read_png(file):
         packed += body if kind == b"IDAT" else b""
         at += 12 + n
     width, height, depth, colour = head[:4]
-    assert (depth, colour) == (8, 2), head
-    raw, stride, rows, before = zlib.decompress(packed), 3 * width, [], bytearray(3 * width)
+    assert depth == 8 and colour in (0, 2), head
+    step = 3 if colour == 2 else 1
+    raw, stride, rows, before = zlib.decompress(packed), step * width, [], bytearray(step * width)
     for y in range(height):
         method, line = raw[y * (stride + 1)], bytearray(raw[y * (stride + 1) + 1:(y + 1) * (stride + 1)])
         for i in range(stride):
-            a, b, c = (line[i - 3] if i >= 3 else 0), before[i], (before[i - 3] if i >= 3 else 0)
+            a, b, c = (line[i - step] if i >= step else 0), before[i], (before[i - step] if i >= step else 0)
             p = a + b - c
             nearest = min((abs(p - v), k, v) for k, v in enumerate((a, b, c)))[2]
             line[i] = (line[i] + (0, a, b, (a + b) // 2, nearest)[method]) & 255
@@ -156,6 +157,55 @@ class Segments(unittest.TestCase):
                 self.assertEqual(read_png(os.path.join(work, f"d.{i + 1}.png"))[:2], (width, height))
 
 
+class Depths(unittest.TestCase):
+    def test_equal_transformers(self):
+        for name in ("depth_anything", "dpt"):
+            want = golden(name)
+            maps = read_safetensors(os.path.join(SEEING, name, "maps.safetensors"))
+            for device in DEVICES:
+                with accel.Model(os.path.join(SEEING, name), device=device) as model:
+                    found = model.estimate_depth([path(f) for f in want["files"]])
+                for f, one, expected in zip(want["files"], found, want["want"]):
+                    with self.subTest(device=device, model=name, file=f):
+                        ((height, width), values), (_, grey) = maps[f"depth.{f}"], maps[f"grey.{f}"]
+                        values = memoryview(values).cast("f")
+                        bound = 1e-4 * (expected["max"] - expected["min"])
+                        self.assertEqual((one.height, one.width), (height, width))
+                        got = [v for row in one.predicted_depth.tolist() for v in row]
+                        self.assertLessEqual(max(abs(a - b) for a, b in zip(got, values)), bound)
+                        self.assertAlmostEqual(one.least, expected["min"], delta=bound)
+                        self.assertAlmostEqual(one.most, expected["max"], delta=bound)
+                        self.assertLessEqual(max(abs(a - b) for a, b in zip(one.grey(), grey)), 1)
+
+    def test_pipeline_and_tool(self):
+        want = golden("dpt")
+        run = accel.pipeline("depth-estimation", os.path.join(SEEING, "dpt"), device="cpu")
+        one = run(path(want["files"][0]))
+        self.assertEqual(sorted(one), ["depth", "predicted_depth"])
+        self.assertEqual(len(run([path(f) for f in want["files"][:2]])), 2)
+        with tempfile.TemporaryDirectory() as work:
+            out = os.path.join(work, "d.png")
+            text, _ = tool("depth-estimation", os.path.join(SEEING, "dpt"), *[path(f) for f in want["files"][:2]], "-o", out, "--json", "--quiet")
+            results = json.loads(text)["results"]
+            for i, (r, w) in enumerate(zip(results, want["want"])):
+                self.assertAlmostEqual(r["max"], w["max"], delta=1e-3)
+                width, height, rows = read_png(os.path.join(work, f"d.{i + 1}.png"))
+                self.assertEqual((width, height), (r["width"], r["height"]))
+                self.assertEqual((min(min(row) for row in rows), max(max(row) for row in rows)), (0, 255))
+            tool("depth-estimation", os.path.join(SEEING, "dpt"), path(want["files"][0]), "-o", out, "--bits", "16", "--quiet")
+            with open(out, "rb") as f:
+                self.assertEqual(f.read(26)[24:], bytes((16, 0)))  # bits, grey
+            with accel.Model(os.path.join(SEEING, "dpt"), device="cpu") as model:
+                (found,) = model.estimate_depth([path(want["files"][0])])
+                found.draw(out)
+                with self.assertRaises(accel.ArgumentError):
+                    found.draw(out, bits=4)
+            width, _, rows = read_png(out)
+            self.assertEqual(b"".join(rows), found.grey())
+        _, err = tool("depth-estimation", os.path.join(SEEING, "segformer"), path(want["files"][0]), expected=3)
+        self.assertIn("depth-estimation", err)
+
+
 class Drawing(unittest.TestCase):
     def test_frames(self):
         model, picture = os.path.join(FIXTURES, "media", "detr"), path("image/pictures/rgb.png")
@@ -211,6 +261,13 @@ class Texts(unittest.TestCase):
             if case["text"]:
                 out, _ = tool("caption", os.path.join(SEEING, "blip_caption"), path(case["files"][0]), "--prompt", case["text"], "--max-new-tokens", "12", "--json", "--quiet")
                 self.assertEqual(json.loads(out)["results"][0]["text"], case["want"])
+
+    def test_writing(self):
+        """Pictures of writing: TrOCR has no prompt."""
+        for name in ("trocr", "trocr_deit"):
+            self.run_cases(name, golden(name)["cases"], lambda model, case: ("caption", model, path(case["files"][0])))
+        _, err = tool("caption", os.path.join(SEEING, "trocr"), path("image/pictures/rgb.png"), "--prompt", "the", expected=2)
+        self.assertIn("a picture alone", err)
 
     def test_answers(self):
         for name in ("blip_vqa", "llava", "llava_next", "qwen2_vl", "qwen2_5_vl"):

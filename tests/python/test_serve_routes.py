@@ -33,7 +33,7 @@ PATHS = {name: os.path.join(FIXTURES, place) for name, place in {
     "embedder": "tasks/st_prompts", "bare": "tasks/features_bert", "classes": "tasks/classify_many", "ranker": "tasks/rerank_bert",
     "asked": "tasks/rerank_qwen3", "tokens": "tasks/tokens_wordpiece", "answers": "tasks/qa_wordpiece", "masks": "tasks/fill_wordpiece",
     "writer": "pipelines/text", "t5": "pipelines/t5", "hearing": "speech/many", "words": "speech/words", "letters": "media/wav2vec2",
-    "sounds": "media/ast", "labels": "media/vit", "boxes": "media/detr", "free": "media/clip", "segments": "seeing/segformer",
+    "sounds": "media/ast", "labels": "media/vit", "boxes": "media/detr", "free": "media/clip", "segments": "seeing/segformer", "depths": "seeing/depth_anything",
     "captions": "seeing/blip_caption", "questions": "seeing/blip_vqa"}.items()}
 TEXTS = ["the quick brown fox", "a lazy dog sleeps", "numbers 1 2 3"]
 PICTURE = os.path.join(FIXTURES, "image", "pictures", "colour_420.jpg")
@@ -419,6 +419,14 @@ class Tasks(Routes):
             mask = base64.b64decode(segment["mask"])
             self.assertEqual((mask[:8], mask[24:26]), (b"\x89PNG\r\n\x1a\n", b"\x08\x00"))
             self.assertEqual(struct.unpack(">II", mask[16:24]), (want.width, want.height))
+
+    def test_depth(self):
+        got = self.run_task("depth-estimation", "depths", uri(PICTURE, "image/jpeg"))
+        (want,) = self.model("depths").estimate_depth([PICTURE])
+        self.assertEqual((got["min"], got["max"]), (want.least, want.most))
+        grey = base64.b64decode(got["depth"])
+        self.assertEqual((grey[:8], struct.unpack(">IIBB", grey[16:26])), (b"\x89PNG\r\n\x1a\n", (want.width, want.height, 8, 0)))
+        self.assertEqual(len(self.run_task("depth-estimation", "depths", [uri(PICTURE, "image/jpeg")] * 2)), 2)
 
     def test_sounds(self):
         got = server.post("/accel/run/automatic-speech-recognition", read(SHORT), headers={"Content-Type": "audio/wav"}).json()

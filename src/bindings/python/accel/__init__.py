@@ -25,7 +25,7 @@ from ._pool import Pool, PooledModel
 from ._queue import Ticket
 from ._native import VERSION as __version__
 from ._native import check, lib, string_list
-from ._pictures import Segmentation, draw_objects
+from ._pictures import Depth, Segmentation, draw_objects
 from ._pipelines import Pipeline, pipeline
 from ._tensors import ModelOutput, Tensor
 
@@ -119,7 +119,7 @@ def find_model(model: str) -> str:
 
 __all__ = [
     "AccelError", "AccelTimeoutError", "Adapter", "ArgumentError", "AutoModel", "AutoTokenizer", "CacheEntry", "CancelledError", "Context", "Device", "DeviceError",
-    "DeviceTensor", "DeviceUnavailableError", "DoesNotFitError", "Fit", "FitPart", "FormatError", "Generation", "MODEL_REGISTRY", "Mapped", "Mapper", "MemorySummary", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
+    "Depth", "DeviceTensor", "DeviceUnavailableError", "DoesNotFitError", "Fit", "FitPart", "FormatError", "Generation", "MODEL_REGISTRY", "Mapped", "Mapper", "MemorySummary", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
     "NotFoundError", "OpenDevice", "Pipeline", "Placement", "PlacementCandidate", "PlacementPart", "Pool", "PooledModel", "QueueFullError", "Segmentation", "Session", "Stream", "Tensor", "TestRecord", "TestReport", "Ticket", "Token", "Tokenizer", "UnknownModelError",
     "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "draw_objects", "empty_cache", "find_model", "fit", "get_dependencies",
     "get_device", "get_device_stream", "get_device_type", "is_cuda_available", "is_half_precision_available", "is_rocm_available", "memory_summary",

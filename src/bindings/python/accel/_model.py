@@ -16,7 +16,7 @@ from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, GenerationTicket, Listener, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
 from ._images import GeneratedImages, text_to_image
-from ._pictures import Segmentation, generate_images, segment_images
+from ._pictures import Depth, Segmentation, estimate_depth, generate_images, segment_images
 from ._queue import Ticket, request
 from ._speech import transcribe
 from ._tensors import Inputs, ModelOutput, from_floats, take
@@ -504,6 +504,10 @@ class Model:
         pixels that they must keep beside others (0.5)."""
         return segment_images(self.handle, images, subtask,
                               {"threshold": threshold, "mask_threshold": mask_threshold, "overlap_threshold": overlap_threshold})
+
+    def estimate_depth(self, images: Sequence[Media]) -> List[Depth]:
+        """How far away each pixel of each picture (a path, or the bytes of a file) is."""
+        return estimate_depth(self.handle, images)
 
     def transcribe(self, sounds: Sequence[Any], timestamps: Optional[str] = None, **options: Any) -> List[Dict[str, Any]]:
         """{"text", "seconds"} for each sound: a path, the bytes of a file, an array of samples (16000 a second), or {"raw": array, "sampling_rate": n}.

@@ -1,4 +1,4 @@
-"""Segments of pictures, results drawn into them, and text about them."""
+"""Segments and depth of pictures, results drawn into them, and text about them."""
 from __future__ import annotations
 
 import ctypes as C
@@ -69,6 +69,45 @@ def draw_objects(image: Media, objects: Sequence[Dict[str, Any]], path: str) -> 
         to.score, to.id, to.label = o["score"], labels.index(o["label"]), encode(o["label"])
         to.xmin, to.ymin, to.xmax, to.ymax = (o["box"][side] for side in ("xmin", "ymin", "xmax", "ymax"))
     check(lib.accel_draw_objects(media_array([image]), items, len(objects), encode(str(path))))
+
+
+class Depth:
+    """How far away each pixel of a picture is: `predicted_depth` [height, width] as the model says it (metres of metric models; else larger where it
+    is nearer), from `least` to `most`."""
+
+    def __init__(self, found: Any, i: int) -> None:
+        self.height, self.width, self.least, self.most = found.height[i], found.width[i], found.least[i], found.most[i]
+        self._values = C.string_at(found.depth[i], 4 * self.height * self.width)
+
+    @property
+    def predicted_depth(self) -> Any:
+        """float32 [height, width]."""
+        return make(self._values, T.F32, (self.height, self.width))
+
+    def grey(self) -> bytes:
+        """Black at the least value, white at the greatest: height * width bytes, row by row."""
+        if not self.most > self.least:
+            return bytes(self.height * self.width)
+        if _np is not None:
+            least, most = _np.float32(self.least), _np.float32(self.most)
+            return ((self.predicted_depth - least) / (most - least) * _np.float32(255)).astype(_np.uint8).tobytes()
+        return bytes(int((v - self.least) / (self.most - self.least) * 255) for v in memoryview(self._values).cast("f"))
+
+    def draw(self, path: str, bits: int = 8) -> None:
+        """A grey PNG file of 8 or 16 bits."""
+        values = C.create_string_buffer(self._values, len(self._values))
+        found = T.accel_depths(1, C.pointer(C.c_int32(self.height)), C.pointer(C.c_int32(self.width)), C.pointer(C.cast(values, C.POINTER(C.c_float))),
+                               C.pointer(C.c_float(self.least)), C.pointer(C.c_float(self.most)))
+        check(lib.accel_draw_depth(C.byref(found), 0, bits, encode(str(path))))
+
+
+def estimate_depth(handle: Any, images: Sequence[Media]) -> List[Depth]:
+    """A Depth for each picture (a path, or the bytes of a file)."""
+    media, pointer = media_array(images), C.POINTER(T.accel_depths)()
+    check(lib.accel_estimate_depth(handle, media, len(images), C.byref(pointer)))
+    result = [Depth(pointer.contents, i) for i in range(pointer.contents.n)]
+    lib.accel_depths_free(C.byref(pointer))
+    return result
 
 
 # ---- text about pictures ----

@@ -313,6 +313,17 @@ class ImageSegmentationPipeline(Pipeline):
         return found[0] if single else found
 
 
+class DepthEstimationPipeline(Pipeline):
+    """{"predicted_depth", "depth"} for a picture, a list of such dicts for several: an array [height, width], and a grey picture of Pillow's (without
+    Pillow an array), black at the least value, white at the greatest."""
+    task = "depth-estimation"
+
+    def __call__(self, inputs: Any) -> Any:
+        files, single = _files(inputs)
+        found = [{"predicted_depth": d.predicted_depth, "depth": _mask(d.grey(), d.height, d.width)} for d in self.model.estimate_depth(files)]
+        return found[0] if single else found
+
+
 class AutomaticSpeechRecognitionPipeline(Pipeline):
     """{"text"} for a sound (a path, a file's bytes, samples, or {"raw", "sampling_rate"}), a list of them for several.  With return_timestamps also
     "chunks": "word", "char" (CTC), True (Whisper: segments).  chunk_length_s and stride_length_s cut long sounds into overlapping windows;
@@ -385,7 +396,7 @@ def _picture(image: GeneratedImage) -> Any:
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, Text2TextGenerationPipeline, SummarizationPipeline, TranslationPipeline, ImageClassificationPipeline,
-    AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
+    AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
     TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache", "precision_profile", "metric", "min_cosine", "candidates",
                   "prefix_cache_bytes", "adapters", "decoder")
@@ -394,7 +405,7 @@ _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights"
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
-    "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "image-to-text",
+    "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "depth-estimation", "image-to-text",
     "visual-question-answering", "image-text-to-text", "text-to-image", "unconditional-image-generation", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))

@@ -170,6 +170,9 @@ accel_generate_params = _struct(
     ("on_token_user", C.c_void_p), ("continue_on_error", u32), ("grammar", text), ("grammar_kind", u32), ("prompt_lookup_num_tokens", u32),
     ("max_matching_ngram_size", u32), ("assistant_model", C.c_void_p), ("num_assistant_tokens", u32), ("reserved_adapter", u32),
     ("adapter", C.c_void_p), ("adapter_scale", f64))
+accel_depths = _struct(
+    "accel_depths", ("n", u32), ("height", C.POINTER(i32)), ("width", C.POINTER(i32)), ("depth", C.POINTER(C.POINTER(C.c_float))), ("least", C.POINTER(C.c_float)),
+    ("most", C.POINTER(C.c_float)))
 accel_speech_segment = _struct(
     "accel_speech_segment", ("start", f64), ("end", f64), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("temperature", f64), ("logprob", f64),
     ("compression_ratio", f64), ("no_speech", f64), ("n_words", u32), ("words", C.POINTER(accel_chunk)))
