@@ -13,5 +13,7 @@
 #define ACCEL_GPT(file, type) accel_status accel__##file##_read(accel__build *b, accel__gpt *c);
 #include "models/models.def"
 #undef ACCEL_MODEL
+#undef ACCEL_DECODER
+#undef ACCEL_GPT
 
 #endif

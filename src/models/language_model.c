@@ -39,6 +39,8 @@ static const struct decoder_row {
 #define ACCEL_GPT(file, type)     {type, NULL, accel__##file##_read},
 #include "models/models.def"
 #undef ACCEL_MODEL
+#undef ACCEL_DECODER
+#undef ACCEL_GPT
 };
 enum { N_DECODERS = sizeof decoders / sizeof *decoders };
 
