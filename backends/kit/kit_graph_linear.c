@@ -15,6 +15,50 @@ static bool float_type(uint8_t dtype) {
   return dtype == ACCEL_PLUGIN_F32 || dtype == ACCEL_PLUGIN_F16 || dtype == ACCEL_PLUGIN_BF16;
 }
 
+/* Whether a tensor is made of weights and constants alone, in at most `steps` nodes. */
+static bool is_constant(const accel_plugin_program *p, int32_t id, int steps) {
+  if (id < 0) return true;
+  if (p->tensor[id].kind != ACCEL_PLUGIN_TENSOR_VALUE)
+    return p->tensor[id].kind != ACCEL_PLUGIN_TENSOR_INPUT;
+  for (uint32_t i = 0; steps > 0 && i < p->n_node; i++) {
+    const accel_plugin_node *n = &p->node[i];
+    bool made_here = false, constant = n->state < 0;
+    for (uint32_t k = 0; k < n->n_out; k++) made_here |= n->out[k] == id;
+    for (uint32_t k = 0; made_here && constant && k < n->n_in; k++)
+      constant = is_constant(p, n->in[k], steps - 1);
+    if (made_here) return constant;
+  }
+  return false;
+}
+
+/* Whether operand k of a node is one whose codes compilers keep: elsewhere they are not fused, and
+ * OpenVINO fails over a product of constants with codes. */
+static bool takes_codes(const accel_plugin_program *p, const accel_plugin_node *n, uint32_t k) {
+  enum { STEPS = 6 }; /* a table, its norm, a reshape ... */
+  switch (n->op) {
+    case ACCEL_PLUGIN_OP_LINEAR:
+      return (k == 1 || k == 4) && !is_constant(p, n->in[0], STEPS);
+    case ACCEL_PLUGIN_OP_MOE:
+      return k == 3 || k == 4;
+    case ACCEL_PLUGIN_OP_CONV:
+    case ACCEL_PLUGIN_OP_CONV_TRANSPOSE:
+      return k == 1;
+    default:
+      return n->op == ACCEL_PLUGIN_OP_GATHER && k == 0;
+  }
+}
+
+static bool only_taken_as_codes(const accel_plugin_program *p, uint32_t weight) {
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; k < p->node[i].n_in; k++) {
+      const int32_t id = p->node[i].in[k];
+      if (id >= 0 && p->tensor[id].kind == ACCEL_PLUGIN_TENSOR_WEIGHT &&
+          p->tensor[id].weight == (int32_t)weight && !takes_codes(p, &p->node[i], k))
+        return false;
+    }
+  return true;
+}
+
 bool kit_graph_format(const accel_plugin_program *p, uint32_t weight,
                       const accel_plugin_format *f) {
   int64_t n, k;
@@ -24,7 +68,7 @@ bool kit_graph_format(const accel_plugin_program *p, uint32_t weight,
   const bool four = f->store == ACCEL_PLUGIN_I4 || f->store == ACCEL_PLUGIN_U4;
   return stored_in_graph(f->store) && float_type(f->scale) && f->outer == ACCEL_PLUGIN_NO_DTYPE &&
          (f->zero == ACCEL_PLUGIN_NO_DTYPE || f->zero == ACCEL_PLUGIN_U8) && f->group_n == 1 &&
-         k > 0 && k % group == 0 && !(four && k % 2);
+         k > 0 && k % group == 0 && !(four && k % 2) && only_taken_as_codes(p, weight);
 }
 
 /* Elements of a part of a weight, [n, groups, size], as fp32. */
