@@ -276,7 +276,7 @@ int32_t lower_matmul(lower *l, int32_t a, int32_t b, bool trans_b) {
 }
 
 int32_t lower_convert(lower *l, int32_t a, uint8_t dtype) {
-  if (!l->rc && l->g->node[a].dtype == dtype) return a;
+  if (lower_type(l, a) == dtype) return a;
   return lower_node(l, &(kit_graph_node){.op = KIT_GRAPH_CONVERT, .dtype = dtype}, &a, 1);
 }
 

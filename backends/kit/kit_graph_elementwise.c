@@ -7,7 +7,7 @@
 static int32_t clamp(lower *l, int32_t x, double low, double high) {
   if (low > -INFINITY && high < INFINITY)
     return lower_node(l, &(kit_graph_node){.op = KIT_GRAPH_CLAMP, .f = {low, high}}, &x, 1);
-  const bool whole = !l->rc && l->g->node[x].dtype == ACCEL_PLUGIN_I32;
+  const bool whole = lower_type(l, x) == ACCEL_PLUGIN_I32;
   if (low > -INFINITY)
     x = lower_op2(l, KIT_GRAPH_MAXIMUM, x, whole ? lower_i32(l, (int32_t)low) : lower_f32(l, low));
   if (high < INFINITY)
@@ -64,7 +64,7 @@ int32_t lower_act(lower *l, int32_t kind, double alpha, int32_t x) {
 }
 
 static int32_t affine(lower *l, int32_t x, double alpha, double beta) {
-  const bool whole = !l->rc && l->g->node[x].dtype == ACCEL_PLUGIN_I32;
+  const bool whole = lower_type(l, x) == ACCEL_PLUGIN_I32;
   if (whole) x = lower_convert(l, x, ACCEL_PLUGIN_F32);
   if (alpha != 1.0) x = MUL(l, x, lower_f32(l, alpha));
   if (beta != 0.0) x = ADD(l, x, lower_f32(l, beta));
@@ -98,7 +98,7 @@ void lower_UNARY(lower *l) {
 }
 
 static int32_t is_not_zero(lower *l, int32_t x) {
-  const bool whole = !l->rc && l->g->node[x].dtype == ACCEL_PLUGIN_I32;
+  const bool whole = lower_type(l, x) == ACCEL_PLUGIN_I32;
   return lower_op2(l, KIT_GRAPH_NOT_EQUAL, x, whole ? lower_i32(l, 0) : lower_f32(l, 0));
 }
 
@@ -129,7 +129,7 @@ void lower_BINARY(lower *l) {
   if (l->rc) return;
   if (kind == ACCEL_PLUGIN_BINARY_WHERE)
     lower_out(l, 0, lower_op3(l, KIT_GRAPH_SELECT, is_not_zero(l, a), b, lower_in(l, 2)));
-  else if (kind == ACCEL_PLUGIN_BINARY_DIV && l->g->node[a].dtype == ACCEL_PLUGIN_I32)
+  else if (kind == ACCEL_PLUGIN_BINARY_DIV && lower_type(l, a) == ACCEL_PLUGIN_I32)
     lower_out(l, 0, divide_whole(l, a, b));
   else
     lower_out(l, 0, lower_op2(l, (kit_graph_op)op[kind], a, b));

@@ -113,7 +113,7 @@ static int32_t along_axis(lower *l, int64_t kind, int32_t x, int64_t axis) {
 }
 
 static int32_t number(lower *l, int32_t like, double value) {
-  const bool whole = !l->rc && l->g->node[like].dtype == ACCEL_PLUGIN_I32;
+  const bool whole = lower_type(l, like) == ACCEL_PLUGIN_I32;
   if (!whole) return lower_f32(l, value);
   return lower_i32(l, value > 1e30 ? INT32_MAX : value < -1e30 ? INT32_MIN : (int32_t)value);
 }
@@ -129,7 +129,7 @@ static int32_t over_rows(lower *l, int64_t kind, int32_t x, int32_t space) {
   const int32_t length =
       lower_feed(l, KIT_FEED_LENGTH, space, ACCEL_PLUGIN_I32, 2, (const int64_t[]){-1, 1});
   if (mean || kind == ACCEL_PLUGIN_REDUCE_SUM) {
-    int32_t w = UNSQUEEZE(l, lower_convert(l, valid, l->g->node[x].dtype), 2);
+    int32_t w = UNSQUEEZE(l, lower_convert(l, valid, lower_type(l, x)), 2);
     if (given >= 0) w = MUL(l, w, UNSQUEEZE(l, lower_padded(l, given, space, 0), 2));
     return weighted(l, x, w, 1, mean);
   }

@@ -48,6 +48,11 @@ int32_t lower_feed(lower *l, kit_feed_kind kind, int32_t index, uint8_t dtype, u
 void lower_result(lower *l, kit_result_kind kind, int32_t index, int32_t node);
 void lower_check(lower *l, int32_t input, int64_t limit);
 
+/* Type of a node's result; after a failure F32. */
+static inline uint8_t lower_type(const lower *l, int32_t node) {
+  return l->rc ? ACCEL_PLUGIN_F32 : l->g->node[node].dtype;
+}
+
 int32_t lower_op1(lower *l, kit_graph_op op, int32_t a);
 int32_t lower_op2(lower *l, kit_graph_op op, int32_t a, int32_t b);
 int32_t lower_op3(lower *l, kit_graph_op op, int32_t a, int32_t b, int32_t c);
