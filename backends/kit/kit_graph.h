@@ -62,7 +62,10 @@ typedef enum kit_feed_kind {
   KIT_FEED_CARRIED /* [items, columns, channels] of a convolution's state; index: the node */
 } kit_feed_kind;
 
-enum { KIT_FEED_DIM = -2 };
+enum {
+  KIT_FEED_DIM = -2,
+  KIT_GRAPH_PAST_STEP = 32 /* the longest past is rounded up to a multiple of it */
+};
 
 typedef struct kit_graph_feed {
   uint8_t kind; /* kit_feed_kind */

@@ -359,17 +359,24 @@ static int32_t probabilities(lower *l, const attention *a) {
   return MUL(l, s, over_heads(l, a, lower_convert(l, seen, ACCEL_PLUGIN_F32)));
 }
 
+/* Rows that this run has appended to the state, [items, 1]. */
+static int32_t appended_rows(lower *l, const attention *a) {
+  const lower_rows *rows = &l->appended[a->state];
+  if (rows->k < 0) return lower_i32(l, 0);
+  return lower_ragged(l, rows->space)
+             ? feed2(l, KIT_FEED_LENGTH, rows->space, -1, 1)
+             : lower_convert(l, lower_longest(l, rows->space), ACCEL_PLUGIN_I32);
+}
+
 /* p[items, heads, queries, keys] with an item's keys behind each other, in as many columns as the
  * second output has: those of this run lie behind the longest past. */
 static int32_t closed_up(lower *l, const attention *a, int32_t p) {
   const accel_plugin_tensor *out = lower_out_tensor(l, 1);
-  const int32_t space = l->appended[a->state].space, leader = leader_of(l->p, a->state);
+  const int32_t leader = leader_of(l->p, a->state);
   const int32_t column = feed2(l, KIT_FEED_ROW, KIT_FEED_DIM - out->dim[2], 1, -1),
                 past = feed2(l, KIT_FEED_PAST_LENGTH, leader, -1, 1),
                 longest = lower_convert(l, lower_past(l, leader), ACCEL_PLUGIN_I32),
-                added = lower_ragged(l, space)
-                            ? feed2(l, KIT_FEED_LENGTH, space, -1, 1)
-                            : lower_convert(l, lower_longest(l, space), ACCEL_PLUGIN_I32);
+                added = appended_rows(l, a);
   const int32_t real = lower_op2(l, KIT_GRAPH_LESS, column, ADD(l, past, added)),
                 from = lower_op3(l, KIT_GRAPH_SELECT, lower_op2(l, KIT_GRAPH_LESS, column, past),
                                  column, ADD(l, SUB(l, column, past), longest)),
@@ -384,11 +391,9 @@ static int32_t closed_up(lower *l, const attention *a, int32_t p) {
 /* p with zeros behind the longest item's keys, up to the columns of the second output. */
 static int32_t extended(lower *l, const attention *a, int32_t p) {
   const int64_t zeros[] = {0, 0, 0, 0};
-  if (a->state < 0 && a->kv_space < 0) return p;
-  const int32_t keys =
-      a->state >= 0 ? lower_past(l, leader_of(l->p, a->state)) : lower_longest(l, a->kv_space);
-  const int32_t ends[] = {lower_i64s(l, zeros, 3),
-                          SUB(l, lower_size(l, lower_out_tensor(l, 1)->dim[2]), keys)};
+  if (a->kv_space < 0) return p;
+  const int32_t columns = lower_size(l, lower_out_tensor(l, 1)->dim[2]);
+  const int32_t ends[] = {lower_i64s(l, zeros, 3), SUB(l, columns, lower_longest(l, a->kv_space))};
   return lower_node(
       l, &(kit_graph_node){.op = KIT_GRAPH_PAD, .i = {ACCEL_PLUGIN_PAD_CONSTANT}, .n_i = 1},
       (const int32_t[]){p, lower_i64s(l, zeros, 4), lower_concat(l, ends, 2, 0), lower_f32(l, 0)},
@@ -408,7 +413,7 @@ static int32_t listed(lower *l, const attention *a, int32_t p) {
       l, KIT_GRAPH_GATHER, p,
       lower_constant(l, ACCEL_PLUGIN_I32, 1, (const int64_t[]){n}, which, (uint64_t)n * 4, false),
       1);
-  p = a->state >= 0 && l->appended[a->state].k >= 0 ? closed_up(l, a, p) : extended(l, a, p);
+  p = a->state >= 0 ? closed_up(l, a, p) : extended(l, a, p);
   const int64_t rows[] = {n, -1};
   const int32_t shape[] = {lower_i64s(l, rows, 2), lower_size(l, lower_out_tensor(l, 1)->dim[2])};
   p = lower_op2(l, KIT_GRAPH_RESHAPE, TRANSPOSE(l, p, 1, 0, 2, 3), lower_concat(l, shape, 2, 0));

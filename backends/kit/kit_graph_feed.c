@@ -83,17 +83,21 @@ static int32_t items_of(const kit_graph_run *r, int32_t root) {
   return space < 0 ? 1 : r->rows[space].items;
 }
 
-/* The longest past, at least 1: graphs get no empty tensors, and the row counts for no item. */
+/* The longest past in steps of KIT_GRAPH_PAST_STEP, at least one: graphs get no empty tensors, and
+ * compilers of graphs with open sizes prepare their kernels again for sizes they have not met, which
+ * would be at every token.  Rows behind an item's past count for nothing. */
 static int32_t longest_past(const kit_graph_run *r, int32_t root, int32_t *longest,
                             accel_plugin_error *error) {
   const int32_t items = items_of(r, root);
-  *longest = 1;
+  int64_t most = 1;
   for (int32_t b = 0; b < items; b++) {
     kit_state_view v;
     const int32_t rc = past_of(r, root, (uint32_t)b, &v, error);
     if (rc) return rc;
-    if (v.length > *longest) *longest = v.length;
+    if (v.length > most) most = v.length;
   }
+  *longest =
+      (int32_t)((most + KIT_GRAPH_PAST_STEP - 1) / KIT_GRAPH_PAST_STEP * KIT_GRAPH_PAST_STEP);
   return ACCEL_PLUGIN_OK;
 }
 

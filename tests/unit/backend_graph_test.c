@@ -46,7 +46,7 @@ typedef struct looker {
   int runs;
   int64_t past;    /* rows of the past that the last run was fed */
   float first_key; /* of item 0, row 0 */
-  int32_t pad[8], unpad[8], length[4];
+  int32_t pad[128], unpad[64], length[4], past_length[4];
   int64_t size[4];
   uint32_t n_size;
 } looker;
@@ -83,6 +83,7 @@ static void look(const kit_graph *g, const kit_graph_feed *feed, const int64_t *
   if (feed->kind == KIT_FEED_PAD) memcpy(seen.pad, data, (size_t)(dim[0] * dim[1]) * 4);
   if (feed->kind == KIT_FEED_UNPAD) memcpy(seen.unpad, data, (size_t)dim[0] * 4);
   if (feed->kind == KIT_FEED_LENGTH) memcpy(seen.length, data, (size_t)dim[0] * 4);
+  if (feed->kind == KIT_FEED_PAST_LENGTH) memcpy(seen.past_length, data, (size_t)dim[0] * 4);
   if (feed->kind == KIT_FEED_PAST_K) {
     assert_int_equal(dim[1], 1);
     assert_int_equal(dim[3], D);
@@ -103,7 +104,7 @@ static void invent(float *rows, int64_t n) {
 
 static int32_t look_run(void *self, const kit_graph_run *run, accel_plugin_error *error) {
   const accel_plugin_format format[2] = {plain(), plain()};
-  float rows[8 * D];
+  float rows[64 * D];
   const void *data[8] = {0};
   kit_graph *g = NULL;
   (void)self;
@@ -118,7 +119,7 @@ static int32_t look_run(void *self, const kit_graph_run *run, accel_plugin_error
     if (!rc) look(g, &g->feed[i], dim, feed);
     free(owned);
   }
-  invent(rows, 8);
+  invent(rows, 64);
   for (uint32_t i = 0; !rc && i < g->n_result; i++) data[i] = rows;
   if (!rc) rc = kit_graph_keep(g, run, data, error);
   kit_graph_free(g);
@@ -261,7 +262,7 @@ typedef struct fixture {
   accel_plugin_endpoint *e;
   accel_plugin_session *s;
   accel_plugin_error error;
-  float z[8 * N], mean[4 * N];
+  float z[64 * N], mean[4 * N];
   accel_plugin_view in[2], out[2];
 } fixture;
 
@@ -306,16 +307,21 @@ static void rows_are_padded_and_the_past_is_fed(void **state) {
   assert_memory_equal(seen.pad, pad, sizeof pad);
   assert_memory_equal(seen.unpad, unpad, sizeof unpad);
   assert_true(seen.length[0] == 1 && seen.length[1] == 3);
-  assert_int_equal(seen.past, 1); /* nothing yet: one row that counts for no item */
+  assert_int_equal(seen.past, KIT_GRAPH_PAST_STEP); /* nothing yet: rows that count for no item */
   assert_true(seen.first_key == 0.0f);
   lengths[1] = 1;
   assert_int_equal(go(&f, lengths, 2, ids, 2), 0);
-  assert_int_equal(seen.past, 3); /* of the longer one */
   assert_true(seen.first_key == 100.0f);
+  assert_true(seen.past_length[0] == 1 && seen.past_length[1] == 3);
+  int32_t longer[2] = {KIT_GRAPH_PAST_STEP, 1}, more[KIT_GRAPH_PAST_STEP + 1] = {0};
+  assert_int_equal(go(&f, longer, 2, more, KIT_GRAPH_PAST_STEP + 1), 0);
+  assert_int_equal(seen.past, KIT_GRAPH_PAST_STEP);
+  assert_int_equal(go(&f, lengths, 2, ids, 2), 0);
+  assert_int_equal(seen.past, 2 * KIT_GRAPH_PAST_STEP); /* of 34 rows */
   uint64_t n = 0;
   assert_int_equal(kit_session_control(f.s, ACCEL_PLUGIN_SESSION_LENGTH, 8, 0, NULL, &n, NULL), 0);
-  assert_int_equal(n, 4);
-  assert_int_equal(seen.runs, 2);
+  assert_int_equal(n, 6);
+  assert_int_equal(seen.runs, 4);
   close_fixture(&f);
 }
 
