@@ -13,7 +13,8 @@
  * kit_profile.c, kit_frame.c (what one run needs to itself), kit_plan_cache.c, kit_plan.c (memory
  * plans), kit_constants.c (on the device), kit_memory.c (limit, free list), kit_bind.c (dims, row
  * spaces), kit_program.c (copy, attributes, refusals), kit_weights.c (dequantising), kit_cost.c,
- * kit_scalar_*.c (every op in plain C), kit_adapter.c (adapters of a run's items).
+ * kit_scalar_*.c (every op in plain C), kit_adapter.c (adapters of a run's items), kit_graph*.c
+ * (entries as static graphs, for backends whose library compiles them: kit_graph.h).
  */
 #ifndef ACCEL_KIT_H
 #define ACCEL_KIT_H
@@ -187,6 +188,8 @@ typedef struct kit_begin {
   uint32_t n_node;
 } kit_begin;
 
+struct kit_graph_run;
+
 typedef struct kit_backend {
   const char *name;
   /* keys of options.extra it knows, NULL-terminated; NULL: none.  Others are refused by name */
@@ -216,6 +219,10 @@ typedef struct kit_backend {
   /* Runs one node.  Called from one thread per run, but many runs at once.  Never called for
    * aliases (reshape, contiguous slices). */
   int32_t (*launch)(void *self, const kit_launch *launch, accel_plugin_error *error);
+  /* Runs a whole entry in place of `launch`, for backends that compile graphs (kit_graph.h).  Their
+   * memory is the host's, no scratch is allocated, and every wanted output is written to run->out.
+   * NULL: nodes are launched one by one. */
+  int32_t (*run)(void *self, const struct kit_graph_run *run, accel_plugin_error *error);
   /* Bit i set: result `result` may be written over operand i (same size, not needed later).  NULL:
    * kit_inplace. */
   uint32_t (*inplace)(const accel_plugin_program *program, const accel_plugin_node *node,

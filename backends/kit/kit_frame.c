@@ -216,8 +216,10 @@ int32_t kit_frame_prepare(kit_frame_pool *pool, kit_frame *f, kit_plan *plan,
   const accel_plugin_program *p = pool->program;
   const bool device = pool->memory->backend->alloc != NULL;
   uint64_t tensors = 0;
+  f->n_caller = 0;
   forget_plan(f);
   f->plan = plan;
+  if (pool->memory->backend->run) return ACCEL_PLUGIN_OK; /* launches nothing, needs no scratch */
   int32_t rc = kit_frame_scratch(pool, f, plan->scratch, host, error);
   for (uint32_t k = 0; k < plan->n_step; k++) tensors += plan->step[k].n_in + plan->step[k].n_out;
   if (!rc) rc = reserve(f, tensors, plan->n_step, error);
@@ -225,7 +227,6 @@ int32_t kit_frame_prepare(kit_frame_pool *pool, kit_frame *f, kit_plan *plan,
     forget_plan(f);
     return rc;
   }
-  f->n_caller = 0;
   kit_tensor *t = f->tensor;
   for (uint32_t k = 0; k < plan->n_step; k += 1 + plan->step[k].n_fused) {
     const kit_step *s = &plan->step[k];

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "kit/kit_endpoint.h"
+#include "kit/kit_graph.h"
 #include "kit/kit_profile.h"
 #include "kit/kit_session.h"
 
@@ -223,11 +224,31 @@ static void tell_progress(const job *j, uint32_t done) {
     j->host->progress(j->host->self, done, j->endpoint->program->n_stage);
 }
 
+/* The entry as one graph. */
+static int32_t run_graph(job *j, accel_plugin_error *error) {
+  const accel_plugin_endpoint *e = j->endpoint;
+  const kit_graph_run run = {.program = e->program,
+                             .entry = j->run.entry,
+                             .symbol = j->frame->symbol,
+                             .dim = j->frame->dim,
+                             .wanted = j->frame->wanted,
+                             .rows = j->frame->rows,
+                             .in = j->frame->in,
+                             .out = j->frame->out,
+                             .tensor = j->plan->tensor,
+                             .state = j->state,
+                             .host = j->host};
+  if (j->host && j->host->cancelled && j->host->cancelled(j->host->self))
+    return kit_fail(error, ACCEL_PLUGIN_E_CANCELLED, -1, "cancelled");
+  return e->backend->run(e->self, &run, error);
+}
+
 static int32_t walk(job *j, accel_plugin_error *error) {
   const accel_plugin_endpoint *e = j->endpoint;
   uint32_t stage = 0;
   if (kit_fault(j->host, "device_lost"))
     return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1, "the device was lost (fault injected)");
+  if (e->backend->run) return run_graph(j, error);
   for (uint32_t k = 0; k < j->plan->n_step; k += 1 + j->plan->step[k].n_fused) {
     const kit_step *s = &j->plan->step[k];
     if (j->host && j->host->cancelled && j->host->cancelled(j->host->self))
@@ -324,7 +345,7 @@ static int32_t compute(job *j, accel_plugin_session *session, accel_plugin_error
   if (!rc) kit_frame_locate_caller(&e->frames, j->frame);
   if (!rc) rc = begin_state(j, session, error);
   if (!rc) rc = e->stream ? run_streaming(j, error) : run_steps(j, error);
-  if (!rc) rc = hand_over(j, error);
+  if (!rc && !e->backend->run) rc = hand_over(j, error);
   if (!rc && e->flags & ACCEL_PLUGIN_CHECK_FINITE) rc = check_finite(j, error);
   kit_session_end(j->state, rc == ACCEL_PLUGIN_OK);
   kit_profile_end(&j->profile);

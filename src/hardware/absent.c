@@ -180,8 +180,11 @@ accel_status accel__explain_absence(accel__hardware *h, const char *hardware, ac
     return explain_source(h, &s[ACCEL__SOURCE_OPENCL], "OpenCL loader", why, out);
   if (!strcmp(hardware, "vulkan"))
     return explain_source(h, &s[ACCEL__SOURCE_VULKAN], "Vulkan loader", why, out);
-  if (!strcmp(hardware, "openvino"))
-    return explain_runtime(h, &s[ACCEL__SOURCE_OPENVINO], "OpenVINO", why, out);
+  if (!strcmp(hardware, "openvino")) {
+    const accel__source *ov = &s[ACCEL__SOURCE_OPENVINO];
+    const bool said = out->compiled && *ov->error; /* the plugin looks for the same file */
+    return explain_source(h, ov, "OpenVINO", said ? "" : why, out);
+  }
   if (!strcmp(hardware, "qualcomm"))
     return explain_runtime(h, &s[ACCEL__SOURCE_QUALCOMM], "Qualcomm QNN runtime", why, out);
   if (!strcmp(hardware, "webgpu"))

@@ -10,7 +10,8 @@
  * plugin given the same weights.  The list file names the cases a backend is excused from, one a
  * line: `never GLOB reason` or `not-yet GLOB reason`, GLOB matching "case@precision".  A case that
  * supports answers NO for and that no line excuses fails; an excused one that would pass fails too,
- * so that the list stays true. A plugin that is not usable here is skipped with its reason (exit
+ * so that the list stays true. A line `near reason`: one item alone need not give the bits that it
+ * gives in a batch, only the numbers, within the case's bounds. A plugin that is not usable here is skipped with its reason (exit
  * code 77).  Exit code 0: nothing failed.
  */
 #include <fnmatch.h>
@@ -29,7 +30,7 @@ typedef struct settings {
   const char *plugin, *reference, *goldens, *list, *precision, *filter;
   uint32_t device, threads;
   uint64_t seed;
-  bool only_list, verbose;
+  bool only_list, verbose, near;
   excuse excuses[256];
   uint32_t n_excuse;
 } settings;
@@ -81,6 +82,10 @@ static bool read_list(settings *s) {
     excuse *e = &s->excuses[s->n_excuse];
     char word[16];
     if (line[0] == '#' || line[0] == '\n') continue;
+    if (!strncmp(line, "near ", 5)) {
+      s->near = true;
+      continue;
+    }
     if (sscanf(line, "%15s %95s %159[^\n]", word, e->glob, e->reason) != 3 ||
         (strcmp(word, "never") && strcmp(word, "not-yet"))) {
       fprintf(stderr, "%s: expected 'never GLOB reason' or 'not-yet GLOB reason': %s", s->list,
@@ -139,6 +144,7 @@ static int run(const settings *s, const conf_cases *cases) {
     printf("skip %s: %s\n0 passed, 0 failed, 1 skipped\n", s->plugin, why);
     return 77;
   }
+  plugin.near = s->near;
   const char *no_reference =
       s->reference ? conf_plugin_open(s->reference, 0, 1, &reference) : "no --reference given";
   if (no_reference) fprintf(stderr, "conformance: reference plugin: %s\n", no_reference);

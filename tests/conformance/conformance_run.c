@@ -402,14 +402,16 @@ static bool take_item(const conf_case *c, int64_t item, conf_case *one, int64_t 
   return true;
 }
 
-/* Bits must agree: the order of every sum is that of the sequence, not of the batch. */
+/* Bits must agree: the order of every sum is that of the sequence, not of the batch.  Of a plugin
+ * that is listed as near, numbers within the bound. */
 static conf_result compare_item(const conf_tensor *batch, const conf_tensor *alone, int64_t item,
-                                int64_t first, int64_t n) {
+                                int64_t first, int64_t n, const bound *near) {
   int64_t row = batch->dim[0] ? batch->elements / batch->dim[0] : 0;
   const float *b = (const float *)batch->data + first * row, *a = alone->data;
   if (alone->elements != n * row)
     return result(CONF_FAIL, "item %lld alone has %lld elements, in its batch %lld",
                   (long long)item, (long long)alone->elements, (long long)(n * row));
+  if (near) return compare_floats(a, b, n * row, *near);
   for (int64_t i = 0; i < n * row; i++)
     if (memcmp(&a[i], &b[i], 4))
       return result(
@@ -445,7 +447,10 @@ static conf_result check_alone(const conf_case *c, conf_plugin *plugin,
       r = result(CONF_FAIL, "program of one item: %s", why);
     else
       r = on_plugin(&one, &b, plugin, precision, weights, &alone);
-    if (r.verdict == CONF_PASS) r = compare_item(&batch->at[0][0], &alone.at[0][0], item, first, n);
+    const bound near = bound_of(c, precision->name);
+    if (r.verdict == CONF_PASS)
+      r = compare_item(&batch->at[0][0], &alone.at[0][0], item, first, n,
+                       plugin->near ? &near : NULL);
     outputs_free(&alone);
     accel__program_free(&b.program);
   }

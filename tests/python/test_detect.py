@@ -121,6 +121,38 @@ class BrokenPlugins(unittest.TestCase):
         self.assertEqual(verdicts["libaccel_cpu.so"], "good")
 
 
+class OpenVino(unittest.TestCase):
+    """Its plugin beside a library that is absent, too old, or fails at one call after the other."""
+
+    def absent(self, folder, **variables):
+        row = device(detect(ACCEL_OPENVINO_DIR=folder, **variables), "openvino")
+        self.assertEqual((row["usable"], row["compiled"]), (False, True), row)
+        return row
+
+    def test_no_library(self):
+        row = self.absent("/nonexistent")
+        self.assertIn("/nonexistent/libopenvino_c.so", row["reason"])
+        self.assertIn("pip install openvino", row["remedy"])
+
+    def test_an_old_library(self):
+        row = self.absent(os.path.join(STUBS, "openvino-old"))
+        self.assertIn("OpenVINO 2024 or later", row["reason"])
+
+    def test_a_library_that_fails(self):
+        for mode, words in (("core", "does not start"), ("read", "does not read a small model"), ("list", "does not list its devices"),
+                            ("none", "has no device on this machine"), ("crash", "crash")):
+            with self.subTest(mode):
+                row = self.absent(os.path.join(STUBS, "openvino"), STUB_OPENVINO=mode)
+                self.assertIn(words, row["reason"].lower() if mode == "crash" else row["reason"])
+                self.assertTrue(row["remedy"])
+
+    def test_a_device_that_cannot_compile_is_listed_and_fails_its_test(self):
+        report = detect(ACCEL_OPENVINO_DIR=os.path.join(STUBS, "openvino"), STUB_OPENVINO="device")
+        row = device(report, "openvino:0")
+        self.assertEqual([row[f] for f in ("compiled", "loaded", "found", "tested")], [True, True, True, False], row)
+        self.assertIn("the stub compiles nothing", row["reason"])
+
+
 class AmdTree(unittest.TestCase):
     """A machine with one AMD card as the kernel shows it, and no device files."""
 
