@@ -173,6 +173,15 @@ void accel__add_mrope_positions(accel__build *b) {
             INT32_MAX);
 }
 
+accel__tensor accel__add_sequence(accel__build *b) {
+  return token_input(b, "sequence", INT32_MAX, ACCEL__DEFAULT_SEQUENCE);
+}
+
+accel__tensor accel__add_neighbour(accel__build *b, int64_t vocab, bool next) {
+  return token_input(b, next ? "next_ids" : "previous_ids", vocab + 1,
+                     next ? ACCEL__DEFAULT_NEXT : ACCEL__DEFAULT_PREVIOUS);
+}
+
 void accel__add_total_len(accel__build *b) {
   b->total_len = token_input(b, "total_len", INT32_MAX, ACCEL__DEFAULT_TOTAL_LEN);
 }

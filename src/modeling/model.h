@@ -90,7 +90,12 @@ typedef enum accel__input_default {
   /* the largest position id of the whole padded call, plus 1; of packed rows, the sequence's
    * length; in a session: tokens after the run (past_len and the new ones).  Rope types that change
    * with the length read it */
-  ACCEL__DEFAULT_TOTAL_LEN
+  ACCEL__DEFAULT_TOTAL_LEN,
+  ACCEL__DEFAULT_SEQUENCE, /* number of the row's sequence in the run: the same for all its rows */
+  /* id of the token in front of, and behind, each token in its row of the padded tensor, plus 1; 0
+   * where there is none.  Padding counts, as in a convolution over the padded row (MobileBERT) */
+  ACCEL__DEFAULT_PREVIOUS,
+  ACCEL__DEFAULT_NEXT
 } accel__input_default;
 /* How a DERIVED input comes about. */
 typedef struct accel__derived {

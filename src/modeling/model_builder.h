@@ -216,6 +216,11 @@ void accel__add_positions(accel__build *b, int64_t max, accel__input_default oth
                           int64_t offset);
 /* position_ids [3,T] (ACCEL__INPUT_MROPE), row numbers where nothing is said */
 void accel__add_mrope_positions(accel__build *b);
+/* int32 [T]: the number of each row's sequence, for values of sequences that rows need */
+accel__tensor accel__add_sequence(accel__build *b);
+/* int32 [T]: the id of the token in front of each token plus 1, or with `next` of that behind it; 0
+ * where there is none (ACCEL__DEFAULT_PREVIOUS) */
+accel__tensor accel__add_neighbour(accel__build *b, int64_t vocab, bool next);
 void accel__add_total_len(accel__build *b); /* "total_len": see ACCEL__DEFAULT_TOTAL_LEN */
 
 /* ---- layers ---- */
