@@ -270,8 +270,8 @@ done:
 static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in,
                                const accel_tensors *inputs, const layout *l, int32_t *out) {
   const accel_tensor *t = find(inputs, in->name),
-                     *ids = find(inputs,
-                                 ids_of[accel__default_shifts(in->otherwise) ? 0 : in->side]);
+                     *ids =
+                         find(inputs, ids_of[accel__default_shifts(in->otherwise) ? 0 : in->side]);
   if (!t && in->otherwise == ACCEL__DEFAULT_REQUIRED)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
   if (t) ACCEL_TRY(check_shape(ep, t, l));

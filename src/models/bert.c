@@ -149,8 +149,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__tensor x = accel__bert_embeddings(&b, &c, ACCEL__DEFAULT_ARANGE, 0);
   x = accel__bert_encoder(&b, &c, x);
   accel__tensor pool = accel__bert_pools(&b) ? accel__bert_pooler(&b, &c, x, "pooler.dense") : -1;
-  accel__bert_heads(&b, x, pool,
-                    accel__bert_predicts(&b) ? accel__bert_predictions(&b, &c, x, "LayerNorm") : -1);
+  accel__bert_heads(
+      &b, x, pool, accel__bert_predicts(&b) ? accel__bert_predictions(&b, &c, x, "LayerNorm") : -1);
   return accel__build_end(&b, x);
 }
 

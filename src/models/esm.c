@@ -54,8 +54,7 @@ static accel_status read_config(accel__build *b, esm_config *c) {
   ACCEL_TRY(accel__bert_read(b, &c->base));
   /* whatever the config says */
   c->base.act = (accel__activation){.act = ACCEL_PLUGIN_ACT_GELU};
-  if (folds)
-    return accel__refuse(b, "field 'is_folding_model': true (ESMFold) is not supported");
+  if (folds) return accel__refuse(b, "field 'is_folding_model': true (ESMFold) is not supported");
   if (c->base.vocab == 0)
     return accel__refuse(b, "field 'vocab_size' is missing, and the class has no default");
   if (c->base.pad_id < 0)
@@ -90,7 +89,7 @@ static accel__tensor drop_tokens(accel__build *b, const esm_config *c, accel__te
   accel__tensor keep = unmasked(b, c->mask_id); /* [T,1] */
   accel__tensor share =
       accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, keep, -1, b->space); /* [B,1] */
-  share = accel__gather(b->p, share, accel__add_sequence(b));                  /* [T,1] */
+  share = accel__gather(b->p, share, accel__add_sequence(b));                 /* [T,1] */
   accel__tensor scale =
       accel__binary(b->p, ACCEL_PLUGIN_BINARY_DIV, affine(b, keep, 1.0 - 0.15 * 0.8, 0.0), share);
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, x, scale);
@@ -98,9 +97,8 @@ static accel__tensor drop_tokens(accel__build *b, const esm_config *c, accel__te
 
 /* Frequencies that checkpoints hold: those that the model was trained with, in half precision. */
 static accel__tensor stored_frequencies(accel__build *b, int64_t n) {
-  static const char *const names[] = {
-      "rotary_embeddings.inv_freq",
-      "encoder.layer.0.attention.self.rotary_embeddings.inv_freq"};
+  static const char *const names[] = {"rotary_embeddings.inv_freq",
+                                      "encoder.layer.0.attention.self.rotary_embeddings.inv_freq"};
   for (size_t i = 0; b->request->checkpoint != NULL && i < 2; i++)
     if (accel__has(b, "%s", names[i]))
       return accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &n, names[i]);
@@ -109,8 +107,7 @@ static accel__tensor stored_frequencies(accel__build *b, int64_t n) {
 
 static accel_status make_rope(accel__build *b, const esm_config *c, accel__rope *rope) {
   const int64_t head = c->base.hidden / c->base.heads;
-  ACCEL_TRY(
-      accel__rope_read(b, NULL, c->theta, 1.0, head, c->base.positions, "rope", rope));
+  ACCEL_TRY(accel__rope_read(b, NULL, c->theta, 1.0, head, c->base.positions, "rope", rope));
   const accel__tensor stored = stored_frequencies(b, head / 2);
   if (stored >= 0) rope->inv_freq = stored;
   return ACCEL_OK;

@@ -45,12 +45,10 @@ static accel_status read_config(accel__build *b, accel__decoder *c, int *pooling
 /* "late": the mean of what the head says of each token; else the head of a pooled row. */
 static void classify(accel__build *b, const accel__decoder *c, accel__tensor x, int pooling) {
   if (pooling == POOL_FIRST) x = accel__first_rows(b, x);
-  if (pooling == POOL_MEAN)
-    x = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, -1, b->space);
+  if (pooling == POOL_MEAN) x = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, -1, b->space);
   x = accel__dense_layer(b, x, c->hidden, true, -1, &gelu_act, "dense");
   x = accel__dense_layer(b, x, b->model->num_labels, true, -1, NULL, "classifier");
-  if (pooling == POOL_LATE)
-    x = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, -1, b->space);
+  if (pooling == POOL_LATE) x = accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, x, -1, b->space);
   accel__add_output(b, "logits", x, 0);
 }
 

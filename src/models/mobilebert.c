@@ -57,16 +57,18 @@ static accel_status read_config(accel__build *b, mobile_config *c) {
   ACCEL_TRY(read_norm(b, c));
   if (!c->bottleneck) c->base.narrow = c->base.hidden;
   ACCEL_TRY(accel__divides(b, "num_attention_heads", c->base.heads,
-                           c->bottleneck ? "intra_bottleneck_size" : "hidden_size", c->base.narrow));
+                           c->bottleneck ? "intra_bottleneck_size" : "hidden_size",
+                           c->base.narrow));
   if (c->base.embedding > c->base.hidden)
     return accel__refuse(b, "field 'embedding_size' (%lld) is larger than 'hidden_size' (%lld)",
                          (long long)c->base.embedding, (long long)c->base.hidden);
   if (c->bottleneck && !c->narrow_attention && !c->shared && c->base.narrow != c->base.hidden)
-    return accel__refuse(b,
-                         "field 'key_query_shared_bottleneck': false is not supported unless "
-                         "'use_bottleneck_attention' is true: queries would have %lld columns where "
-                         "%lld are due",
-                         (long long)c->base.hidden, (long long)c->base.narrow);
+    return accel__refuse(
+        b,
+        "field 'key_query_shared_bottleneck': false is not supported unless "
+        "'use_bottleneck_attention' is true: queries would have %lld columns where "
+        "%lld are due",
+        (long long)c->base.hidden, (long long)c->base.narrow);
   return ACCEL_OK;
 }
 
@@ -105,7 +107,8 @@ static accel__tensor clamp(accel__build *b, accel__tensor x, double shift, doubl
 
 /* Embeddings of the tokens in front or behind; zeros where there are none. */
 static accel__tensor neighbours(accel__build *b, const accel__bert_config *base, bool next) {
-  accel__attr to_float = ACCEL_I(DTYPE, ACCEL_PLUGIN_F32), to_int = ACCEL_I(DTYPE, ACCEL_PLUGIN_I32);
+  accel__attr to_float = ACCEL_I(DTYPE, ACCEL_PLUGIN_F32),
+              to_int = ACCEL_I(DTYPE, ACCEL_PLUGIN_I32);
   accel__tensor one_more = accel__add_neighbour(b, base->vocab, next); /* id + 1, or 0 */
   one_more = accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &one_more, 1, &to_float, 1, NULL, 1);
   accel__tensor id = clamp(b, one_more, -1.0, (double)base->vocab);
@@ -243,7 +246,8 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
-static const char *const classes[] = {ACCEL_ENCODER_CLASSES("MobileBert"), "MobileBertForPreTraining",
+static const char *const classes[] = {ACCEL_ENCODER_CLASSES("MobileBert"),
+                                      "MobileBertForPreTraining",
                                       "MobileBertForNextSentencePrediction", NULL};
 const accel__architecture accel__model_mobilebert = {
     .model_type = "mobilebert", .classes = classes, .build = build};

@@ -119,16 +119,16 @@ static accel_status read_rope(accel__build *b, accel__rotary_bert *c) {
 
 static accel_status read_config(accel__build *b, accel__rotary_bert *c) {
   *c = (accel__rotary_bert){.base = {.vocab = 30528,
-                               .hidden = 768,
-                               .layers = 12,
-                               .heads = 12,
-                               .inner = 3072,
-                               .positions = 2048,
-                               .types = 2,
-                               .eps = 1e-12,
-                               .tied = true,
-                               .act = {.act = ACCEL_PLUGIN_ACT_SILU}},
-                      .gated = true};
+                                     .hidden = 768,
+                                     .layers = 12,
+                                     .heads = 12,
+                                     .inner = 3072,
+                                     .positions = 2048,
+                                     .types = 2,
+                                     .eps = 1e-12,
+                                     .tied = true,
+                                     .act = {.act = ACCEL_PLUGIN_ACT_SILU}},
+                            .gated = true};
   ACCEL_TRY(read_remote(b, c));
   int64_t vocab = c->base.vocab;
   ACCEL_TRY(accel__bert_read(b, &c->base));

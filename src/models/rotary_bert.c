@@ -25,15 +25,16 @@ static accel__tensor mlp(accel__build *b, const accel__rotary_bert *c, accel__te
       accel__arena_printf(b->arena, c->remote ? "encoder.layers.%u.mlp" : "layers.%u.mlp", i);
   if (path == NULL)
     return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a name");
-  accel__tensor y =
-      c->gated ? accel__gated_layer(b, x, base->inner, c->fc1_bias, &base->act, path, c->gate, c->up)
-               : accel__dense_layer(b, x, base->inner, c->fc1_bias, -1, &base->act, "%s.%s", path,
-                                    c->up);
+  accel__tensor y = c->gated ? accel__gated_layer(b, x, base->inner, c->fc1_bias, &base->act, path,
+                                                  c->gate, c->up)
+                             : accel__dense_layer(b, x, base->inner, c->fc1_bias, -1, &base->act,
+                                                  "%s.%s", path, c->up);
   return accel__dense_layer(b, y, base->hidden, c->fc2_bias, residual, NULL, "%s.%s", path,
                             c->down);
 }
 
-static accel__tensor layer(accel__build *b, const accel__rotary_bert *c, accel__tensor x, uint32_t i) {
+static accel__tensor layer(accel__build *b, const accel__rotary_bert *c, accel__tensor x,
+                           uint32_t i) {
   const accel__bert_config *base = &c->base;
   accel__at(b->p, i + 1, "layers.%u", i);
   accel__tensor q = projection(b, c, x, i, 0), k = projection(b, c, x, i, 1),
