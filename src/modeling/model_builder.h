@@ -61,6 +61,7 @@ typedef struct accel__build_seq2seq {
   accel__tensor eos_row;            /* [B] row of each sequence's last eos, for classification */
   int32_t *cross;                   /* [layers] states of cross attention; NULL until asked for */
   accel__tensor position_table;     /* sinusoidal positions (bart.c); -1 until made */
+  accel__tensor memory_mask; /* int32, 0 hides a row of the encoder from attention; -1 none */
 } accel__build_seq2seq;
 
 /* Of a model that takes pictures. */
@@ -72,6 +73,11 @@ typedef struct accel__build_images {
   bool text_only;          /* `merge` is not called: entry "decode" takes no pictures */
   int64_t typical_size[2]; /* height, width; 0: image_size of the config, else 224 */
 } accel__build_images;
+
+/* Of a model of time series (forecast.h). */
+typedef struct accel__build_series {
+  accel__tensor patches, mask;
+} accel__build_series;
 
 /* Of rotary positions whose frequencies depend on the length, or whose queries grow (rope.c). */
 typedef struct accel__build_rope {
@@ -128,6 +134,7 @@ typedef struct accel__build {
   accel__build_rope rope;
   accel__build_seq2seq seq2seq;
   accel__build_images images;
+  accel__build_series series;
 } accel__build;
 
 /* ---- begin, end ---- */

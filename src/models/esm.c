@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "modeling/rope.h"
+#include "modeling/vision.h"
 #include "models/bert.h"
 
 typedef struct esm_config {
@@ -65,21 +66,11 @@ static accel_status read_config(accel__build *b, esm_config *c) {
   return read_positions(b, c);
 }
 
-static accel__tensor affine(accel__build *b, accel__tensor x, double alpha, double beta) {
-  accel__attr attr[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, alpha),
-                        ACCEL_F(BETA, beta)};
-  return accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, attr, 3, NULL, 1);
-}
-
 /* [T,1]: 0 for masked tokens, 1 for the others. */
 static accel__tensor unmasked(accel__build *b, int64_t mask_id) {
-  accel__attr to_float = ACCEL_I(DTYPE, ACCEL_PLUGIN_F32);
-  accel__attr clamp[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_CLAMP), ACCEL_F(ALPHA, 0.0),
-                         ACCEL_F(BETA, 1.0)};
-  accel__tensor x =
-      accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &b->input_ids, 1, &to_float, 1, NULL, 1);
-  x = accel__unary(b->p, ACCEL_PLUGIN_UNARY_ABS, affine(b, x, 1.0, -(double)mask_id));
-  x = accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, clamp, 3, NULL, 1);
+  accel__tensor x = accel__cast(b, b->input_ids, ACCEL_PLUGIN_F32);
+  x = accel__unary(b->p, ACCEL_PLUGIN_UNARY_ABS, accel__affine(b, x, 1.0, -(double)mask_id));
+  x = accel__clamp(b, x, 0.0, 1.0);
   return accel__reshape(b->p, x, 2, (accel__dim[]){b->T, accel__const_dim(b->p, 1)});
 }
 
@@ -90,8 +81,8 @@ static accel__tensor drop_tokens(accel__build *b, const esm_config *c, accel__te
   accel__tensor share =
       accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_MEAN, keep, -1, b->space); /* [B,1] */
   share = accel__gather(b->p, share, accel__add_sequence(b));                 /* [T,1] */
-  accel__tensor scale =
-      accel__binary(b->p, ACCEL_PLUGIN_BINARY_DIV, affine(b, keep, 1.0 - 0.15 * 0.8, 0.0), share);
+  accel__tensor scale = accel__binary(b->p, ACCEL_PLUGIN_BINARY_DIV,
+                                      accel__affine(b, keep, 1.0 - 0.15 * 0.8, 0.0), share);
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, x, scale);
 }
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "modeling/vision.h"
 #include "models/bert.h"
 
 /* Of norms for which the class names no eps. */
@@ -96,24 +97,14 @@ static accel__tensor dense_norm(accel__build *b, const mobile_config *c, accel__
 
 /* ---- embeddings ---- */
 
-static accel__tensor clamp(accel__build *b, accel__tensor x, double shift, double high) {
-  accel__attr affine[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_AFFINE), ACCEL_F(ALPHA, 1.0),
-                          ACCEL_F(BETA, shift)};
-  accel__attr limit[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_CLAMP), ACCEL_F(ALPHA, 0.0),
-                         ACCEL_F(BETA, high)};
-  x = accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, affine, 3, NULL, 1);
-  return accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, limit, 3, NULL, 1);
-}
-
 /* Embeddings of the tokens in front or behind; zeros where there are none. */
 static accel__tensor neighbours(accel__build *b, const accel__bert_config *base, bool next) {
-  accel__attr to_float = ACCEL_I(DTYPE, ACCEL_PLUGIN_F32),
-              to_int = ACCEL_I(DTYPE, ACCEL_PLUGIN_I32);
-  accel__tensor one_more = accel__add_neighbour(b, base->vocab, next); /* id + 1, or 0 */
-  one_more = accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &one_more, 1, &to_float, 1, NULL, 1);
-  accel__tensor id = clamp(b, one_more, -1.0, (double)base->vocab);
-  id = accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &id, 1, &to_int, 1, NULL, 1);
-  accel__tensor there = clamp(b, one_more, 0.0, 1.0);
+  accel__tensor one_more = /* id + 1, or 0 */
+      accel__cast(b, accel__add_neighbour(b, base->vocab, next), ACCEL_PLUGIN_F32);
+  accel__tensor id =
+      accel__clamp(b, accel__affine(b, one_more, 1.0, -1.0), 0.0, (double)base->vocab);
+  id = accel__cast(b, id, ACCEL_PLUGIN_I32);
+  accel__tensor there = accel__clamp(b, one_more, 0.0, 1.0);
   there = accel__reshape(b->p, there, 2, (accel__dim[]){b->T, accel__const_dim(b->p, 1)});
   accel__tensor x =
       accel__embedding(b, id, base->vocab, base->embedding, "embeddings.word_embeddings");
