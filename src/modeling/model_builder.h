@@ -301,9 +301,10 @@ typedef struct accel__attention {
   accel__tensor bias;
   int bias_kind; /* accel_plugin_bias */
   int64_t buckets, max_distance;
-  int64_t period;     /* dense bias: item i uses slice i mod period; 0: the first dim of the bias */
-  accel__tensor mask; /* int32 [rows of kv_space], 0 hides the key; -1 none */
-  accel__tensor sinks; /* [heads]: a further score in each softmax, of no key; -1 none */
+  int64_t period; /* dense bias: item i uses slice i mod period; 0: the first dim of the bias */
+  accel__tensor positions; /* int32 [rows] of q and k, for biases by distance; -1: row numbers */
+  accel__tensor mask;      /* int32 [rows of kv_space], 0 hides the key; -1 none */
+  accel__tensor sinks;     /* [heads]: a further score in each softmax, of no key; -1 none */
   int32_t q_space, kv_space;
   int32_t state; /* k and v are appended to it, or it is only read (state_static); -1 none */
   bool state_static;

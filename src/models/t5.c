@@ -72,6 +72,7 @@ static accel__tensor self_attention(accel__build *b, const accel__t5 *c, accel__
   how.scale = 1.0;
   how.causal = decoder;
   if (!decoder) how.mask = b->seq2seq.memory_mask;
+  if (!decoder && b->model->forecasting != NULL) how.positions = b->position_ids;
   how.bias = bias_table(b, c, side);
   how.bias_kind =
       decoder ? ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL : ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL;
@@ -184,7 +185,12 @@ accel_status accel__t5_build(accel__build *b, accel__t5 *c) {
   ACCEL_TRY(accel__t5_read(b, c));
   accel__seq2seq how = describe(c);
   b->other_prefix = "transformer."; /* of token classification */
+  if (accel__is_class(b, "ForConditionalGeneration") &&
+      accel__json_get(b->config, "chronos_config") != NULL)
+    ACCEL_TRY(accel__chronos_read(b, c));
   accel__add_tokens(b, c->vocab);
+  /* missing values leave gaps between the others */
+  if (b->model->forecasting != NULL) accel__add_positions(b, INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
   if (accel__is_class(b, "EncoderModel") || accel__is_class(b, "ForTokenClassification"))
     return accel__encoder_build(b, &how, "classifier");
   bool sequence = accel__is_class(b, "ForSequenceClassification");

@@ -210,7 +210,45 @@ def patchtst_fixtures():
     yield "patchtst_max", lambda name: patchtst(name, pooling_type="max", channel_attention=True, num_hidden_layers=1, num_input_channels=1, patch_stride=5)
 
 
-GROUPS = [bolt_fixtures, timesfm_fixtures, patchtst_fixtures]
+# ---- Chronos ----
+
+def chronos(name, options, **t5):
+    from chronos.chronos import ChronosConfig, ChronosModel, ChronosPipeline
+    config = transformers.T5Config(**{**T5, "vocab_size": 40, **t5})
+    config.chronos_config = {**dict(tokenizer_class="MeanScaleUniformBins", tokenizer_kwargs=dict(low_limit=-4.0, high_limit=4.0), context_length=20,
+                                    prediction_length=4, n_tokens=40, n_special_tokens=2, pad_token_id=0, eos_token_id=1, use_eos_token=True,
+                                    model_type="seq2seq", num_samples=5, temperature=1.0, top_k=12, top_p=1.0), **options}
+    model = randomise(transformers.T5ForConditionalGeneration(config))
+    directory = write(name, model)
+    own = ChronosConfig(**config.chronos_config)
+    pipeline = ChronosPipeline(own.create_tokenizer(), ChronosModel(own, model))
+    of = [series(9, 0.1), series(40, 2.0, missing=(22, 23, 30, 38)), [0.0] * 6, [NAN, NAN, -4.0]]
+    rows = torch.nn.utils.rnn.pad_sequence([torch.tensor(s[-20:]) for s in of[1:2]], batch_first=True)
+    ids = pipeline.tokenizer.context_input_transform(rows.nan_to_num(1.0))[0]
+    inputs = {"input_ids": ids, "decoder_input_ids": torch.tensor([[0, 7, 19]])}
+    with torch.no_grad():
+        lines = [golden(directory, "T5ForConditionalGeneration", "single", inputs, {"logits": model(**inputs).logits})]
+    cases = []
+    for given in (dict(horizon=3, quantiles=[0.1, 0.5, 0.9], seed=1), dict(horizon=6, quantiles=[0.2, 0.85], seed=7, samples=4, top_k=0, top_p=0.8, temperature=0.7)):
+        torch.manual_seed(given["seed"])
+        draws = {k: given[k] for k in ("temperature", "top_k", "top_p") if k in given}
+        tensors = [torch.tensor(s) for s in of]
+        paths = pipeline.predict(tensors, prediction_length=given["horizon"], num_samples=given.get("samples"), **draws)
+        torch.manual_seed(given["seed"])
+        quantiles, mean = pipeline.predict_quantiles(tensors, prediction_length=given["horizon"], quantile_levels=given["quantiles"],
+                                                     num_samples=given.get("samples"), **draws)
+        cases.append(dict(given, series=of, mean=mean, answer=quantiles, paths=paths))
+    write_forecasts(directory, cases)
+    return lines
+
+
+def chronos_fixtures():
+    yield "chronos", lambda name: chronos(name, {})
+    yield "chronos_plain", lambda name: chronos(name, dict(use_eos_token=False, n_special_tokens=3, temperature=1.3, top_p=0.9, top_k=0), vocab_size=43,
+                                                feed_forward_proj="gated-gelu", tie_word_embeddings=False, num_layers=1, num_decoder_layers=1)
+
+
+GROUPS = [chronos_fixtures, bolt_fixtures, timesfm_fixtures, patchtst_fixtures]
 
 
 def main(wanted):
