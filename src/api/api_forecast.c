@@ -2,7 +2,7 @@
 #include <math.h>
 
 #include "api/api_check.h"
-#include "tasks/forecast.h"
+#include "tasks/forecast_job.h"
 
 accel_forecast_params accel_forecast_params_default(void) {
   return (accel_forecast_params){

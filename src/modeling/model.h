@@ -214,7 +214,7 @@ typedef struct accel__image_tokens {
   const void *user;
 } accel__image_tokens;
 
-/* Of a model that forecasts time series: what tasks/forecast.c does around its program.  A series is
+/* Of a model that forecasts time series: what tasks/forecast_job.c does around its program.  A series is
  * given as it is; scaling, patches and tokens are made outside of the program. */
 typedef enum accel__forecaster {
   /* Chronos: values become tokens of a T5, whose drawn answers become values again */

@@ -74,7 +74,7 @@ typedef struct accel__build_images {
   int64_t typical_size[2]; /* height, width; 0: image_size of the config, else 224 */
 } accel__build_images;
 
-/* Of a model of time series (forecast.h). */
+/* Of a model of time series (series.h). */
 typedef struct accel__build_series {
   accel__tensor patches, mask;
 } accel__build_series;

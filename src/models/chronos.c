@@ -2,7 +2,7 @@
  * drawn (chronos-forecasting's ChronosConfig). */
 #include <string.h>
 
-#include "modeling/forecast.h"
+#include "modeling/series.h"
 #include "modeling/vision.h"
 #include "models/t5.h"
 

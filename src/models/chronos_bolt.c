@@ -3,7 +3,7 @@
  * the horizon.  Scaling and patches are the task's (tasks/forecast_bolt.c): the program takes
  * "patches" [B, N, 2 * input_patch_size], values and then 1 where they were observed, and
  * "patch_mask" [B, N, or N + 1 with the REG token], 1 where a patch has some. */
-#include "modeling/forecast.h"
+#include "modeling/series.h"
 #include "modeling/vision.h"
 #include "models/t5.h"
 

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "modeling/forecast.h"
+#include "modeling/series.h"
 #include "modeling/vision.h"
 
 enum { SCALE_NONE, SCALE_MEAN, SCALE_STD };

@@ -5,7 +5,7 @@
  * padding alone, "freq" [B] and, with use_positional_embedding, "positions" [B, N]. */
 #include <math.h>
 
-#include "modeling/forecast.h"
+#include "modeling/series.h"
 #include "modeling/vision.h"
 
 typedef struct timesfm_config {

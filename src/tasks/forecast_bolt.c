@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "models/model_build.h"
-#include "tasks/forecast.h"
+#include "tasks/forecast_job.h"
 #include "tasks/image_job.h"
 
 static const float LEAST_SCALE = 1e-5f; /* of a context that never changes */

@@ -4,7 +4,7 @@
 #include <stdlib.h>
 
 #include "models/model_build.h"
-#include "tasks/forecast.h"
+#include "tasks/forecast_job.h"
 #include "tasks/image_job.h"
 
 static accel_status check(const accel__forecast_job *job) {

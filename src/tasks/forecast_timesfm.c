@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "models/model_build.h"
-#include "tasks/forecast.h"
+#include "tasks/forecast_job.h"
 #include "tasks/image_job.h"
 
 /* What the program is given of one series, and how its answer is scaled back. */

@@ -9,7 +9,7 @@
 #include "generate/logits.h"
 #include "generate/model_stepper.h"
 #include "models/model_build.h"
-#include "tasks/forecast.h"
+#include "tasks/forecast_job.h"
 
 enum { STEP_ROWS = 256 }; /* paths in one step, at most */
 

@@ -59,9 +59,10 @@ static void test_every_class(void **state) {
   const char *const *names = accel__model_architectures(&n);
   assert_true(n > 40);
   for (uint32_t i = 0; i < n; i++) {
-    char config[900];
+    char config[1200];
     snprintf(config, sizeof config,
-             "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"pad_token_id\":1,\"hidden_size\":12,\"dim\":12,"
+             "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"pad_token_id\":1,\"hidden_size\":12,"
+             "\"dim\":12,"
              "\"embedding_size\":12,\"num_"
              "hidden_layers\":2,\"n_layers\":2,"
              "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"rotary_pct\":1.0,"
@@ -83,6 +84,9 @@ static void test_every_class(void **state) {
                  ? ",\"vision_config\":{\"hidden_size\":12}" SECTIONS
              : strncmp(names[i], "Qwen2_5_VL", 10) == 0
                  ? ",\"vision_config\":{\"out_hidden_size\":12}" SECTIONS
+             : strncmp(names[i], "ChronosBolt", 11) == 0
+                 ? ",\"chronos_config\":{\"context_length\":8,\"prediction_length\":2,\"input_"
+                   "patch_size\":2,\"input_patch_stride\":2,\"quantiles\":[0.5]}"
                  : "");
     /* num_attention_heads is a list for these, or d_model too small, or diffusers names them otherwise: their defaults will do */
     const bool lists =

@@ -1,5 +1,5 @@
-/* forecast.c - time series: arguments against the model, quantiles, results. */
-#include "tasks/forecast.h"
+/* forecast_job.c - time series: arguments against the model, quantiles, results. */
+#include "tasks/forecast_job.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-/* forecast.c - what models of time series share. */
-#include "modeling/forecast.h"
+/* series.c - what models of time series share. */
+#include "modeling/series.h"
 
 #include "modeling/vision.h"
 

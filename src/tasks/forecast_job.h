@@ -1,7 +1,7 @@
-/* forecast.h - time series: what is done around the programs of models that forecast them.  Behind
+/* forecast_job.h - time series: what is done around the programs of models that forecast them.  Behind
  * the public function (accel/forecast.h says what it does); arguments are already checked. */
-#ifndef ACCEL_TASKS_FORECAST_H
-#define ACCEL_TASKS_FORECAST_H
+#ifndef ACCEL_TASKS_FORECAST_JOB_H
+#define ACCEL_TASKS_FORECAST_JOB_H
 
 #include "accel/forecast.h"
 #include "core/arena.h"

@@ -1,7 +1,7 @@
-/* forecast.h - what models of time series share: patches as inputs, residual blocks, quantiles of
+/* series.h - what models of time series share: patches as inputs, residual blocks, quantiles of
  * the config. */
-#ifndef ACCEL_MODELING_FORECAST_H
-#define ACCEL_MODELING_FORECAST_H
+#ifndef ACCEL_MODELING_SERIES_H
+#define ACCEL_MODELING_SERIES_H
 
 #include "modeling/model_builder.h"
 
