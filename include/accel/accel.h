@@ -54,6 +54,7 @@
 #include "accel/text_tasks.h"       /* tokenizer, templates, embeddings, classification ... */
 #include "accel/media_tasks.h"      /* pictures and sounds */
 #include "accel/image_generation.h" /* pictures from texts */
+#include "accel/forecast.h"         /* time series */
 #include "accel/generate.h"         /* text generation, translation, summaries */
 #include "accel/tools.h"            /* tool calls in generated texts */
 #include "accel/chat.h"             /* sessions and conversations */

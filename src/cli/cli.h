@@ -149,6 +149,9 @@ void cli_texts_free(cli_texts *texts);
 int cli_file_read(cli_run *run, const char *path, char **bytes, size_t *n);
 /* Replaces the escape of U+0000 in the text of JSON, in place, by what the library takes for it. */
 void cli_json_spell_nul(char *text);
+/* n bytes of JSON, which are changed; *out is deleted by the caller.  Errors name line and column. */
+struct cJSON;
+int cli_json_parse(cli_run *run, const char *path, char *text, size_t n, struct cJSON **out);
 /* The files of names[n] as media, NULL when there is no memory; free() it. */
 accel_media *cli_media(const char *const *names, uint32_t n);
 /* Where result i of n goes: `path`, and with several results "out.2.png" for "out.png"; in `into`,

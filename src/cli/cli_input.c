@@ -68,7 +68,7 @@ void cli_json_spell_nul(char *text) {
   *to = 0;
 }
 
-static int json_parse(cli_run *run, const char *path, char *text, size_t n, cJSON **out) {
+int cli_json_parse(cli_run *run, const char *path, char *text, size_t n, cJSON **out) {
   if (memchr(text, 0, n))
     return cli_error(run, ACCEL_ERROR_FORMAT, "%s: byte %zu is NUL; this is not a JSON file", path,
                      strlen(text));
@@ -109,7 +109,7 @@ static int json_record(cli_run *run, const char *path, const cJSON *item, uint32
 static int texts_from_json(cli_run *run, const char *path, char *bytes, size_t size,
                            const char *const *fields, cli_texts *out) {
   cJSON *root;
-  int code = json_parse(run, path, bytes, size, &root);
+  int code = cli_json_parse(run, path, bytes, size, &root);
   if (code) return code;
   out->owner[1] = root;
   const cJSON *list = root;
@@ -252,7 +252,7 @@ int cli_ids_read(cli_run *run, const char *path, cli_ids *out) {
   cJSON *root = NULL;
   int code = cli_file_read(run, path, &bytes, &size);
   if (code) return code;
-  code = json_parse(run, path, bytes, size, &root);
+  code = cli_json_parse(run, path, bytes, size, &root);
   if (!code) code = ids_from_json(run, path, root, out);
   cJSON_Delete(root);
   free(bytes);

@@ -70,3 +70,10 @@ void accel__randn(accel__generator *g, float *out, uint64_t n) {
   for (uint64_t i = n - 16; i < n; i++) out[i] = uniform(g); /* the last 16 anew */
   normal_16(out + n - 16);
 }
+
+float accel__exponential(accel__generator *g) { return (float)-log1p(-uniform_double(g)); }
+
+void accel__exponential_skip(accel__generator *g) {
+  draw(g);
+  draw(g);
+}

@@ -25,4 +25,10 @@ void accel__generator_seed(accel__generator *g, uint64_t seed);
  * has to be the size of the whole tensor. */
 void accel__randn(accel__generator *g, float *out, uint64_t n);
 
+/* An exponential number of rate 1, as Tensor.exponential_() draws them one after the other:
+ * torch.multinomial() takes one for each probability.  Skipping one uses up as much of the generator
+ * as drawing it. */
+float accel__exponential(accel__generator *g);
+void accel__exponential_skip(accel__generator *g);
+
 #endif

@@ -189,6 +189,7 @@ static bool default_row(accel__input_default rule, const accel_tensor *ids, cons
                                 .n = l->width,
                                 .total_len = span,
                                 .pad_id = (int32_t)m->pad_id,
+                                .sequence = (int32_t)b,
                                 .front = (int32_t)m->decoder_start_id};
   if (rule == ACCEL__DEFAULT_MASK_CUMSUM) of.position = -l->first[b];
   if (rule == ACCEL__DEFAULT_WRAPPED && ids) of.front = scratch[real > 0 ? real - 1 : 0];
@@ -269,8 +270,8 @@ done:
 static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in,
                                const accel_tensors *inputs, const layout *l, int32_t *out) {
   const accel_tensor *t = find(inputs, in->name),
-                     *ids = find(inputs,
-                                 ids_of[in->otherwise == ACCEL__DEFAULT_ROBERTA ? in->side : 0]);
+                     *ids =
+                         find(inputs, ids_of[accel__default_shifts(in->otherwise) ? 0 : in->side]);
   if (!t && in->otherwise == ACCEL__DEFAULT_REQUIRED)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
   if (t) ACCEL_TRY(check_shape(ep, t, l));

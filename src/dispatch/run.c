@@ -61,10 +61,9 @@ static accel_status fill_last_rows(const accel_endpoint *ep, const int32_t *ids,
 static accel_status default_tokens(const accel_endpoint *ep, const accel__model_entry *e,
                                    uint32_t input, const accel__batch *batch, int32_t *out) {
   const accel__model_input *in = &e->inputs[input];
-  const bool shifts =
-      in->otherwise == ACCEL__DEFAULT_SHIFTED || in->otherwise == ACCEL__DEFAULT_WRAPPED;
+  const bool shifts = accel__default_shifts(in->otherwise);
   const int32_t *lengths = accel__batch_lengths(batch, in->side),
-                *ids = shifts || in->otherwise == ACCEL__DEFAULT_ROBERTA
+                *ids = accel__default_needs_ids(in->otherwise)
                            ? ids_of(e, batch, shifts ? 0 : in->side)
                            : NULL;
   /* the decoder's ids are made of as many of the encoder's */
@@ -78,6 +77,7 @@ static accel_status default_tokens(const accel_endpoint *ep, const accel__model_
         .seen = past,
         .total_len = batch->total_len ? batch->total_len[b] : past + n,
         .pad_id = (int32_t)ep->model->pad_id,
+        .sequence = (int32_t)b,
         .front = (int32_t)ep->model->decoder_start_id};
     if (in->otherwise == ACCEL__DEFAULT_WRAPPED && ids) row.front = ids[n - 1];
     made = accel__default_row(in->otherwise, &row, out);

@@ -325,12 +325,21 @@ static accel__tensor hidden(accel__build *b, const void *config) {
   return x;
 }
 
-accel_status accel__decoder_build(accel__build *b, const accel__decoder *c) {
+static void add_inputs(accel__build *b, const accel__decoder *c) {
   accel__add_tokens(b, c->vocab);
   if (c->mrope)
     accel__add_mrope_positions(b);
   else
     accel__add_positions(b, INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
+}
+
+accel__tensor accel__decoder_rows(accel__build *b, const accel__decoder *c) {
+  add_inputs(b, c);
+  return hidden(b, c);
+}
+
+accel_status accel__decoder_build(accel__build *b, const accel__decoder *c) {
+  add_inputs(b, c);
   /* as some of the question answering classes call their base model */
   b->other_prefix = "transformer.";
   if (c->qa_transformer && accel__is_class(b, "ForQuestionAnswering")) {

@@ -118,6 +118,8 @@ accel_status accel__decoder_read_two_ropes(accel__build *b, accel__decoder *c, d
 /* num_experts (or num_local_experts), num_experts_per_tok, norm_topk_prob, moe_intermediate_size,
  * decoder_sparse_step, mlp_only_layers. */
 accel_status accel__decoder_read_experts(accel__build *b, accel__decoder *c);
+/* Inputs and layers, to the rows behind the last norm [T, hidden]; adds the hidden states. */
+accel__tensor accel__decoder_rows(accel__build *b, const accel__decoder *c);
 /* Inputs, layers, heads, entries. */
 accel_status accel__decoder_build(accel__build *b, const accel__decoder *c);
 

@@ -173,6 +173,15 @@ void accel__add_mrope_positions(accel__build *b) {
             INT32_MAX);
 }
 
+accel__tensor accel__add_sequence(accel__build *b) {
+  return token_input(b, "sequence", INT32_MAX, ACCEL__DEFAULT_SEQUENCE);
+}
+
+accel__tensor accel__add_neighbour(accel__build *b, int64_t vocab, bool next) {
+  return token_input(b, next ? "next_ids" : "previous_ids", vocab + 1,
+                     next ? ACCEL__DEFAULT_NEXT : ACCEL__DEFAULT_PREVIOUS);
+}
+
 void accel__add_total_len(accel__build *b) {
   b->total_len = token_input(b, "total_len", INT32_MAX, ACCEL__DEFAULT_TOTAL_LEN);
 }
@@ -510,6 +519,7 @@ accel__attention accel__attention_of(const accel__build *b, int64_t heads) {
                             .left = -1,
                             .right = -1,
                             .bias = -1,
+                            .positions = -1,
                             .mask = -1,
                             .sinks = -1,
                             .q_space = b->space,
@@ -542,8 +552,9 @@ accel__tensor accel__attend(accel__build *b, accel__tensor q, accel__tensor k, a
   accel__tensor out[2] = {-1, -1};
   accel__with_state(b->p, how->state);
   accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION,
-              (accel__tensor[]){q, k, v, how->bias, -1, -1, how->mask, how->sinks}, 8, attr, n, out,
-              how->n_probs ? 2 : 1);
+              (accel__tensor[]){q, k, v, how->bias, how->positions, how->positions, how->mask,
+                                how->sinks},
+              8, attr, n, out, how->n_probs ? 2 : 1);
   if (how->n_probs) *how->probabilities = out[1];
   return out[0];
 }

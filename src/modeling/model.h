@@ -90,7 +90,12 @@ typedef enum accel__input_default {
   /* the largest position id of the whole padded call, plus 1; of packed rows, the sequence's
    * length; in a session: tokens after the run (past_len and the new ones).  Rope types that change
    * with the length read it */
-  ACCEL__DEFAULT_TOTAL_LEN
+  ACCEL__DEFAULT_TOTAL_LEN,
+  ACCEL__DEFAULT_SEQUENCE, /* number of the row's sequence in the run: the same for all its rows */
+  /* id of the token in front of, and behind, each token in its row of the padded tensor, plus 1; 0
+   * where there is none.  Padding counts, as in a convolution over the padded row (MobileBERT) */
+  ACCEL__DEFAULT_PREVIOUS,
+  ACCEL__DEFAULT_NEXT
 } accel__input_default;
 /* How a DERIVED input comes about. */
 typedef struct accel__derived {
@@ -209,6 +214,38 @@ typedef struct accel__image_tokens {
   const void *user;
 } accel__image_tokens;
 
+/* Of a model that forecasts time series: what tasks/forecast_job.c does around its program.  A series is
+ * given as it is; scaling, patches and tokens are made outside of the program. */
+typedef enum accel__forecaster {
+  /* Chronos: values become tokens of a T5, whose drawn answers become values again */
+  ACCEL__FORECAST_TOKENS,
+  /* Chronos-Bolt: inputs "patches" and "patch_mask", output "quantile_preds" */
+  ACCEL__FORECAST_BOLT,
+  /* TimesFM: inputs "patches", "patch_mask", "freq" and, where it has positions, "positions";
+   * output "full_predictions" */
+  ACCEL__FORECAST_TIMESFM,
+  /* PatchTST: inputs "past_values", "past_observed_mask", output "prediction_outputs" */
+  ACCEL__FORECAST_PATCHTST
+} accel__forecaster;
+typedef struct accel__forecasting {
+  accel__forecaster kind;
+  int64_t context;  /* values of a series that are read; PatchTST: exactly as many */
+  int64_t horizon;  /* values that one run gives */
+  int64_t channels; /* series that are forecast together; 1 */
+  int64_t patch, stride;
+  bool reg_token;          /* BOLT: a row behind the patches */
+  const double *quantiles; /* [n_quantiles] levels that the model gives */
+  uint32_t n_quantiles;
+  double tolerance, pad_value; /* TIMESFM */
+  int64_t frequencies;         /* TIMESFM: kinds of series that it tells apart */
+  bool positions;              /* TIMESFM: has an input "positions" */
+  struct {                     /* TOKENS: MeanScaleUniformBins, and how its answers are drawn */
+    double low, high, temperature, top_p;
+    int64_t n, special, pad, eos, samples, top_k;
+    bool use_eos;
+  } tokens;
+} accel__forecasting;
+
 /* Heads of cross attention that follow the sound (Whisper's alignment_heads): probabilities [heads
  * of a layer, rows, frames] that entry "align" gives for each layer that has some. */
 typedef struct accel__aligned_head {
@@ -265,6 +302,7 @@ typedef struct accel__model {
   uint32_t n_eos;
   accel__generation_rules generation;
   const accel__image_tokens *image_tokens; /* NULL: none */
+  const accel__forecasting *forecasting;   /* NULL: it forecasts nothing */
   const accel__alignment *alignment;       /* NULL: the architecture has none */
   /* [num_labels] id2label, "LABEL_0" ... when the config has none */
   const char *const *labels;

@@ -33,7 +33,8 @@ accel_status accel__build_begin(accel__build *b, const accel__model_request *req
                       .token_type_ids = -1,
                       .position_ids = -1,
                       .total_len = -1,
-                      .seq2seq.position_table = -1};
+                      .seq2seq.position_table = -1,
+                      .seq2seq.memory_mask = -1};
   size_t n = strlen(architecture);
   b->is_base = n > 5 && strcmp(architecture + n - 5, "Model") == 0 &&
                !accel__ends_with(architecture, "LMHeadModel") &&

@@ -61,6 +61,7 @@ typedef struct accel__build_seq2seq {
   accel__tensor eos_row;            /* [B] row of each sequence's last eos, for classification */
   int32_t *cross;                   /* [layers] states of cross attention; NULL until asked for */
   accel__tensor position_table;     /* sinusoidal positions (bart.c); -1 until made */
+  accel__tensor memory_mask; /* int32, 0 hides a row of the encoder from attention; -1 none */
 } accel__build_seq2seq;
 
 /* Of a model that takes pictures. */
@@ -72,6 +73,11 @@ typedef struct accel__build_images {
   bool text_only;          /* `merge` is not called: entry "decode" takes no pictures */
   int64_t typical_size[2]; /* height, width; 0: image_size of the config, else 224 */
 } accel__build_images;
+
+/* Of a model of time series (series.h). */
+typedef struct accel__build_series {
+  accel__tensor patches, mask;
+} accel__build_series;
 
 /* Of rotary positions whose frequencies depend on the length, or whose queries grow (rope.c). */
 typedef struct accel__build_rope {
@@ -128,6 +134,7 @@ typedef struct accel__build {
   accel__build_rope rope;
   accel__build_seq2seq seq2seq;
   accel__build_images images;
+  accel__build_series series;
 } accel__build;
 
 /* ---- begin, end ---- */
@@ -216,6 +223,11 @@ void accel__add_positions(accel__build *b, int64_t max, accel__input_default oth
                           int64_t offset);
 /* position_ids [3,T] (ACCEL__INPUT_MROPE), row numbers where nothing is said */
 void accel__add_mrope_positions(accel__build *b);
+/* int32 [T]: the number of each row's sequence, for values of sequences that rows need */
+accel__tensor accel__add_sequence(accel__build *b);
+/* int32 [T]: the id of the token in front of each token plus 1, or with `next` of that behind it; 0
+ * where there is none (ACCEL__DEFAULT_PREVIOUS) */
+accel__tensor accel__add_neighbour(accel__build *b, int64_t vocab, bool next);
 void accel__add_total_len(accel__build *b); /* "total_len": see ACCEL__DEFAULT_TOTAL_LEN */
 
 /* ---- layers ---- */
@@ -289,9 +301,10 @@ typedef struct accel__attention {
   accel__tensor bias;
   int bias_kind; /* accel_plugin_bias */
   int64_t buckets, max_distance;
-  int64_t period;     /* dense bias: item i uses slice i mod period; 0: the first dim of the bias */
-  accel__tensor mask; /* int32 [rows of kv_space], 0 hides the key; -1 none */
-  accel__tensor sinks; /* [heads]: a further score in each softmax, of no key; -1 none */
+  int64_t period; /* dense bias: item i uses slice i mod period; 0: the first dim of the bias */
+  accel__tensor positions; /* int32 [rows] of q and k, for biases by distance; -1: row numbers */
+  accel__tensor mask;      /* int32 [rows of kv_space], 0 hides the key; -1 none */
+  accel__tensor sinks;     /* [heads]: a further score in each softmax, of no key; -1 none */
   int32_t q_space, kv_space;
   int32_t state; /* k and v are appended to it, or it is only read (state_static); -1 none */
   bool state_static;

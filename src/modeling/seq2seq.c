@@ -67,6 +67,7 @@ accel__tensor accel__cross_attend(accel__build *b, const accel__seq2seq *how, ac
   if (memory >= 0) {
     keys = how->keys(b, how->config, memory, layer);
     spec.kv_space = b->seq2seq.idle[0].space;
+    spec.mask = b->seq2seq.memory_mask;
   } else {
     spec.state = cross_state(b, how, layer);
     spec.state_static = true;

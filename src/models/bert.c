@@ -17,7 +17,8 @@ accel_status accel__bert_read(accel__build *b, accel__bert_config *c) {
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__refuse_variants(b));
-  ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
+  if (c->narrow == 0)
+    ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
   if (c->embedding == 0) c->embedding = c->hidden;
   b->model->hidden_size = c->hidden;
   b->model->max_positions = c->positions;
@@ -76,33 +77,50 @@ accel__tensor accel__bert_pooler(accel__build *b, const accel__bert_config *c, a
   return accel__dense_layer(b, accel__first_rows(b, x), c->hidden, true, -1, &tanh_act, "%s", name);
 }
 
-accel__tensor accel__bert_predictions(accel__build *b, const accel__bert_config *c, accel__tensor x,
-                                      const char *norm) {
+accel__tensor accel__bert_transform(accel__build *b, const accel__bert_config *c, accel__tensor x,
+                                    const char *norm) {
+  b->in_head = true;
   x = accel__dense_layer(b, x, c->hidden, true, -1, &c->act, "cls.predictions.transform.dense");
   x = accel__norm_layer(b, x, -1, c->eps, true, "cls.predictions.transform.%s", norm);
-  return accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings",
-                                "cls.predictions.decoder", "cls.predictions.bias");
+  b->in_head = false;
+  return x;
 }
 
-static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
-  bool both = accel__is_class(b, "ForPreTraining"),
-       next = accel__is_class(b, "ForNextSentencePrediction");
-  bool pooled = b->is_base ? accel__has(b, "pooler.dense.weight")
-                           : both || next || accel__is_class(b, "ForSequenceClassification");
-  accel__tensor pool = pooled ? accel__bert_pooler(b, c, x, "pooler.dense") : -1;
+accel__tensor accel__bert_predictions(accel__build *b, const accel__bert_config *c, accel__tensor x,
+                                      const char *norm) {
+  x = accel__bert_transform(b, c, x, norm);
+  b->in_head = true;
+  x = accel__head_vocabulary(b, x, c->vocab, c->tied, "embeddings.word_embeddings",
+                             "cls.predictions.decoder", "cls.predictions.bias");
+  b->in_head = false;
+  return x;
+}
+
+bool accel__bert_pools(accel__build *b) {
+  if (b->is_base) return accel__has(b, "pooler.dense.weight");
+  return accel__is_class(b, "ForPreTraining") || accel__is_class(b, "ForNextSentencePrediction") ||
+         accel__is_class(b, "ForSequenceClassification");
+}
+
+bool accel__bert_predicts(const accel__build *b) {
+  return accel__is_class(b, "ForPreTraining") || accel__is_class(b, "ForMaskedLM");
+}
+
+void accel__bert_heads(accel__build *b, accel__tensor x, accel__tensor pool,
+                       accel__tensor predictions) {
   b->in_head = true;
   if (b->is_base) {
     accel__add_output(b, "last_hidden_state", x, 0);
-    if (pooled) accel__add_output(b, "pooler_output", pool, 0);
-  } else if (both) {
-    accel__add_output(b, "prediction_logits", accel__bert_predictions(b, c, x, "LayerNorm"), 0);
+    if (pool >= 0) accel__add_output(b, "pooler_output", pool, 0);
+  } else if (accel__is_class(b, "ForPreTraining")) {
+    accel__add_output(b, "prediction_logits", predictions, 0);
     accel__add_output(b, "seq_relationship_logits",
                       accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), 0);
-  } else if (next) {
+  } else if (accel__is_class(b, "ForNextSentencePrediction")) {
     accel__add_output(b, "logits",
                       accel__dense_layer(b, pool, 2, true, -1, NULL, "cls.seq_relationship"), 0);
   } else if (accel__is_class(b, "ForMaskedLM")) {
-    accel__add_output(b, "logits", accel__bert_predictions(b, c, x, "LayerNorm"), 0);
+    accel__add_output(b, "logits", predictions, 0);
   } else if (accel__is_class(b, "ForSequenceClassification")) {
     accel__head_sequence(b, pool, "classifier");
   } else {
@@ -130,7 +148,9 @@ static accel_status build(const accel__model_request *request, const char *archi
   ACCEL_TRY(accel__refuse_relative_positions(&b));
   accel__tensor x = accel__bert_embeddings(&b, &c, ACCEL__DEFAULT_ARANGE, 0);
   x = accel__bert_encoder(&b, &c, x);
-  heads(&b, &c, x);
+  accel__tensor pool = accel__bert_pools(&b) ? accel__bert_pooler(&b, &c, x, "pooler.dense") : -1;
+  accel__bert_heads(
+      &b, x, pool, accel__bert_predicts(&b) ? accel__bert_predictions(&b, &c, x, "LayerNorm") : -1);
   return accel__build_end(&b, x);
 }
 

@@ -126,6 +126,8 @@ const char *accel__model_task(const char *class_name) {
       {"InpaintPipeline", "text-to-image"},
       {"DDPMPipeline", "unconditional-image-generation"},
       {"DDIMPipeline", "unconditional-image-generation"},
+      {"ChronosBoltModelForForecasting", "time-series-forecasting"},
+      {"ForPrediction", "time-series-forecasting"},
       {"ForAudioClassification", "audio-classification"},
       {"ForImageClassification", "image-classification"},
       {"ForImageClassificationWithTeacher", "image-classification"},

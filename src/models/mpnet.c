@@ -6,8 +6,7 @@
 #include "models/bert.h"
 
 enum { BUCKETS = 32, MAX_DISTANCE = 128, PADDING_INDEX = 1 };
-static const accel__activation tanh_act = {.act = ACCEL_PLUGIN_ACT_TANH},
-                               gelu_act = {.act = ACCEL_PLUGIN_ACT_GELU};
+static const accel__activation gelu_act = {.act = ACCEL_PLUGIN_ACT_GELU};
 
 /* q, k, v [T, hidden], table [32, heads] */
 static accel__tensor attention(accel__build *b, const accel__bert_config *c, accel__tensor q,
@@ -62,30 +61,6 @@ static accel__tensor encoder(accel__build *b, const accel__bert_config *c, int64
   return x;
 }
 
-static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
-  if (b->is_base) {
-    accel__add_output(b, "last_hidden_state", x, 0);
-    if (accel__has(b, "pooler.dense.weight"))
-      accel__add_output(b, "pooler_output", accel__bert_pooler(b, c, x, "pooler.dense"), 0);
-    return;
-  }
-  b->in_head = true;
-  if (accel__is_class(b, "ForMaskedLM")) {
-    accel__tensor y = accel__dense_layer(b, x, c->hidden, true, -1, &gelu_act, "lm_head.dense");
-    y = accel__norm_layer(b, y, -1, c->eps, true, "lm_head.layer_norm");
-    y = accel__head_vocabulary(b, y, c->vocab, c->tied, "embeddings.word_embeddings",
-                               "lm_head.decoder", "lm_head.bias");
-    accel__add_output(b, "logits", y, 0);
-  } else if (accel__is_class(b, "ForSequenceClassification")) {
-    accel__tensor y = accel__dense_layer(b, accel__first_rows(b, x), c->hidden, true, -1, &tanh_act,
-                                         "classifier.dense");
-    accel__head_sequence(b, y, "classifier.out_proj");
-  } else {
-    accel__head_words(b, x);
-  }
-  b->in_head = false;
-}
-
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
@@ -112,7 +87,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   model->pad_id = PADDING_INDEX;
   model->max_positions = c.positions - PADDING_INDEX - 1;
   accel__tensor x = encoder(&b, &c, table_rows);
-  heads(&b, &c, x);
+  accel__roberta_heads(&b, &c, x);
   return accel__build_end(&b, x);
 }
 

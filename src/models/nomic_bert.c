@@ -5,16 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "models/bert.h"
-#include "modeling/rope.h"
-
-typedef struct nomic_config {
-  accel__bert_config base;
-  int64_t head_dim;
-  bool remote, gated, qkv_bias, fc1_bias, fc2_bias; /* remote: tensor names of the remote code */
-  int64_t trained;  /* positions beyond which the remote code changes the frequencies; 0 none */
-  accel__rope rope; /* inv_freq -1: learned positions instead */
-} nomic_config;
+#include "models/rotary_bert.h"
 
 /* Values of the remote config that would change the forward pass otherwise. */
 static accel_status refuse_remote(accel__build *b) {
@@ -51,7 +42,7 @@ static accel_status refuse_remote(accel__build *b) {
 }
 
 /* activation_function of the remote code: swiglu, geglu and glu are gated. */
-static accel_status read_activation(accel__build *b, nomic_config *c) {
+static accel_status read_activation(accel__build *b, accel__rotary_bert *c) {
   const char *name = NULL;
   ACCEL_TRY(accel__json_string(b->file, b->config, "activation_function", &name));
   if (name == NULL) return ACCEL_OK;
@@ -71,7 +62,7 @@ static accel_status read_activation(accel__build *b, nomic_config *c) {
 }
 
 /* The remote spelling; transformers' own fields are read after it and win. */
-static accel_status read_remote(accel__build *b, nomic_config *c) {
+static accel_status read_remote(accel__build *b, accel__rotary_bert *c) {
   int64_t multiple = 1;
   const accel__field fields[] = {
       ACCEL_FIELD_INT("n_embd", &c->base.hidden, 1, ACCEL__MAX_WIDTH),
@@ -98,7 +89,7 @@ static accel_status read_remote(accel__build *b, nomic_config *c) {
   return refuse_remote(b);
 }
 
-static accel_status read_rope(accel__build *b, nomic_config *c) {
+static accel_status read_rope(accel__build *b, accel__rotary_bert *c) {
   const accel__json *params = NULL;
   double theta = 1000.0, fraction = 1.0, scaling = 0;
   bool interleaved = false;
@@ -126,18 +117,18 @@ static accel_status read_rope(accel__build *b, nomic_config *c) {
   return ACCEL_OK;
 }
 
-static accel_status read_config(accel__build *b, nomic_config *c) {
-  *c = (nomic_config){.base = {.vocab = 30528,
-                               .hidden = 768,
-                               .layers = 12,
-                               .heads = 12,
-                               .inner = 3072,
-                               .positions = 2048,
-                               .types = 2,
-                               .eps = 1e-12,
-                               .tied = true,
-                               .act = {.act = ACCEL_PLUGIN_ACT_SILU}},
-                      .gated = true};
+static accel_status read_config(accel__build *b, accel__rotary_bert *c) {
+  *c = (accel__rotary_bert){.base = {.vocab = 30528,
+                                     .hidden = 768,
+                                     .layers = 12,
+                                     .heads = 12,
+                                     .inner = 3072,
+                                     .positions = 2048,
+                                     .types = 2,
+                                     .eps = 1e-12,
+                                     .tied = true,
+                                     .act = {.act = ACCEL_PLUGIN_ACT_SILU}},
+                            .gated = true};
   ACCEL_TRY(read_remote(b, c));
   int64_t vocab = c->base.vocab;
   ACCEL_TRY(accel__bert_read(b, &c->base));
@@ -147,92 +138,13 @@ static accel_status read_config(accel__build *b, nomic_config *c) {
   c->remote =
       b->request->checkpoint != NULL &&
       (accel__has(b, "encoder.layers.0.attn.Wqkv.weight") || accel__has(b, "emb_ln.weight"));
+  c->gate = c->remote ? "fc12" : "gate_proj";
+  c->up = !c->remote ? "up_proj" : c->gated ? "fc11" : "fc1";
+  c->down = c->remote ? "fc2" : "down_proj";
   return read_rope(b, c);
 }
 
-static accel__tensor projection(accel__build *b, const nomic_config *c, accel__tensor x,
-                                uint32_t layer, uint32_t part) {
-  static const char *const ours[] = {"q_proj", "k_proj", "v_proj"};
-  int64_t width = c->head_dim * c->base.heads;
-  if (!c->remote)
-    return accel__dense_layer(b, x, width, c->qkv_bias, -1, NULL, "layers.%u.self_attn.%s", layer,
-                              ours[part]);
-  return accel__dense_rows(b, x, width, c->qkv_bias, part, 3, "encoder.layers.%u.attn.Wqkv", layer);
-}
-
-static accel__tensor mlp(accel__build *b, const nomic_config *c, accel__tensor x,
-                         accel__tensor residual, uint32_t i) {
-  const accel__bert_config *base = &c->base;
-  const char *path =
-      accel__arena_printf(b->arena, c->remote ? "encoder.layers.%u.mlp" : "layers.%u.mlp", i);
-  if (path == NULL)
-    return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a name");
-  accel__tensor y;
-  if (c->gated) {
-    y = accel__gated_layer(b, x, base->inner, c->fc1_bias, &base->act, path,
-                           c->remote ? "fc12" : "gate_proj", c->remote ? "fc11" : "up_proj");
-  } else {
-    y = accel__dense_layer(b, x, base->inner, c->fc1_bias, -1, &base->act, "%s.%s", path,
-                           c->remote ? "fc1" : "up_proj");
-  }
-  return accel__dense_layer(b, y, base->hidden, c->fc2_bias, residual, NULL, "%s.%s", path,
-                            c->remote ? "fc2" : "down_proj");
-}
-
-static accel__tensor layer(accel__build *b, const nomic_config *c, accel__tensor x, uint32_t i) {
-  const accel__bert_config *base = &c->base;
-  accel__at(b->p, i + 1, "layers.%u", i);
-  accel__tensor q = projection(b, c, x, i, 0), k = projection(b, c, x, i, 1),
-                v = projection(b, c, x, i, 2);
-  if (c->rope.inv_freq >= 0) {
-    q = accel__rope_rows(b, q, &c->rope);
-    k = accel__rope_rows(b, k, &c->rope);
-  }
-  accel__tensor y = accel__self_attention(b, q, k, v, base->heads, 0.0);
-  y = accel__dense_layer(
-      b, y, base->hidden, c->qkv_bias, x, NULL,
-      c->remote ? "encoder.layers.%u.attn.out_proj" : "layers.%u.self_attn.o_proj", i);
-  x = accel__norm_layer(
-      b, y, -1, base->eps, true,
-      c->remote ? "encoder.layers.%u.norm1" : "layers.%u.post_attention_layernorm", i);
-  y = mlp(b, c, x, x, i);
-  return accel__norm_layer(b, y, -1, base->eps, true,
-                           c->remote ? "encoder.layers.%u.norm2" : "layers.%u.post_mlp_layernorm",
-                           i);
-}
-
-static accel__tensor encoder(accel__build *b, const nomic_config *c) {
-  const accel__bert_config *base = &c->base;
-  bool learned = c->rope.inv_freq < 0;
-  accel__add_tokens(b, base->vocab);
-  accel__add_token_types(b, base->types);
-  accel__add_positions(b,
-                       learned          ? base->positions
-                       : c->trained > 0 ? c->trained
-                                        : INT32_MAX,
-                       ACCEL__DEFAULT_ARANGE, 0);
-  accel__at(b->p, 0, "embeddings");
-  accel__tensor x =
-      accel__embedding(b, b->input_ids, base->vocab, base->hidden, "embeddings.word_embeddings");
-  accel__tensor types = accel__embedding(b, b->token_type_ids, base->types, base->hidden,
-                                         "embeddings.token_type_embeddings");
-  if (learned) {
-    x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
-                      accel__embedding(b, b->position_ids, base->positions, base->hidden,
-                                       "embeddings.position_embeddings"));
-  }
-  x = accel__norm_layer(b, x, types, base->eps, true,
-                        c->remote ? "emb_ln" : "embeddings.LayerNorm");
-  accel__add_hidden(b, x);
-  for (uint32_t i = 0; i < (uint32_t)base->layers; i++) {
-    x = layer(b, c, x, i);
-    accel__add_hidden(b, x);
-  }
-  accel__at(b->p, (uint32_t)base->layers + 1, "head");
-  return x;
-}
-
-static void heads(accel__build *b, const nomic_config *c, accel__tensor x) {
+static void heads(accel__build *b, const accel__rotary_bert *c, accel__tensor x) {
   accel__tensor pool = accel__is_class(b, "ForSequenceClassification")
                            ? accel__bert_pooler(b, &c->base, x, "pooler.dense")
                            : -1;
@@ -251,11 +163,11 @@ static void heads(accel__build *b, const nomic_config *c, accel__tensor x) {
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
-  nomic_config c;
+  accel__rotary_bert c;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "nomic_bert."));
   b.other_prefix = "bert.";
   ACCEL_TRY(read_config(&b, &c));
-  accel__tensor x = encoder(&b, &c);
+  accel__tensor x = accel__rotary_bert_encoder(&b, &c);
   heads(&b, &c, x);
   return accel__build_end(&b, x);
 }

@@ -13,7 +13,7 @@ static accel__tensor predictions(accel__build *b, const accel__bert_config *c, a
                                 "lm_head.decoder", "lm_head.bias");
 }
 
-static void heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
+void accel__roberta_heads(accel__build *b, const accel__bert_config *c, accel__tensor x) {
   if (b->is_base) {
     accel__add_output(b, "last_hidden_state", x, 0);
     if (accel__has(b, "pooler.dense.weight"))
@@ -57,7 +57,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   model->max_positions = c.positions - c.pad_id - 1;
   accel__tensor x = accel__bert_embeddings(&b, &c, ACCEL__DEFAULT_ROBERTA, c.pad_id + 1);
   x = accel__bert_encoder(&b, &c, x);
-  heads(&b, &c, x);
+  accel__roberta_heads(&b, &c, x);
   return accel__build_end(&b, x);
 }
 

@@ -71,6 +71,8 @@ static accel__tensor self_attention(accel__build *b, const accel__t5 *c, accel__
   accel__attention how = accel__attention_of(b, c->heads);
   how.scale = 1.0;
   how.causal = decoder;
+  if (!decoder) how.mask = b->seq2seq.memory_mask;
+  if (!decoder && b->model->forecasting != NULL) how.positions = b->position_ids;
   how.bias = bias_table(b, c, side);
   how.bias_kind =
       decoder ? ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL : ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL;
@@ -99,10 +101,7 @@ static const char *words_of(accel__build *b) {
   return names[0];
 }
 
-static accel__tensor encoder(accel__build *b, const void *config) {
-  const accel__t5 *c = config;
-  accel__at(b->p, 0, "encoder");
-  accel__tensor x = accel__embedding(b, b->input_ids, c->vocab, c->hidden, words_of(b));
+accel__tensor accel__t5_encoder(accel__build *b, const accel__t5 *c, accel__tensor x) {
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
     accel__add_hidden(b, x);
     accel__at(b->p, i + 1, "encoder.block.%u", i);
@@ -111,6 +110,13 @@ static accel__tensor encoder(accel__build *b, const void *config) {
   x = accel__rms_layer(b, x, c->eps, 0, "encoder.final_layer_norm");
   accel__add_hidden(b, x);
   return x;
+}
+
+static accel__tensor encoder(accel__build *b, const void *config) {
+  const accel__t5 *c = config;
+  accel__at(b->p, 0, "encoder");
+  return accel__t5_encoder(b, c,
+                           accel__embedding(b, b->input_ids, c->vocab, c->hidden, words_of(b)));
 }
 
 accel__tensor accel__t5_encode(accel__build *b, const accel__t5 *c) { return encoder(b, c); }
@@ -124,12 +130,10 @@ static accel__keys keys(accel__build *b, const void *config, accel__tensor memor
 
 static accel__seq2seq describe(const accel__t5 *c);
 
-static accel__tensor decoder(accel__build *b, const void *config, accel__tensor memory) {
-  const accel__t5 *c = config;
+accel__tensor accel__t5_decoder(accel__build *b, const accel__t5 *c, accel__tensor x,
+                                accel__tensor memory) {
   const accel__seq2seq how = describe(c);
-  uint32_t first = (uint32_t)c->layers + 1;
-  accel__at(b->p, first, "decoder");
-  accel__tensor x = accel__embedding(b, b->input_ids, c->vocab, c->hidden, words_of(b));
+  const uint32_t first = (uint32_t)c->layers + 1;
   for (uint32_t i = 0; i < (uint32_t)c->decoder_layers; i++) {
     accel__add_hidden(b, x);
     accel__at(b->p, first + i, "decoder.block.%u", i);
@@ -143,6 +147,13 @@ static accel__tensor decoder(accel__build *b, const void *config, accel__tensor 
   x = accel__rms_layer(b, x, c->eps, 0, "decoder.final_layer_norm");
   accel__add_hidden(b, x);
   return x;
+}
+
+static accel__tensor decoder(accel__build *b, const void *config, accel__tensor memory) {
+  const accel__t5 *c = config;
+  accel__at(b->p, (uint32_t)c->layers + 1, "decoder");
+  return accel__t5_decoder(
+      b, c, accel__embedding(b, b->input_ids, c->vocab, c->hidden, words_of(b)), memory);
 }
 
 static accel__tensor logits(accel__build *b, const void *config, accel__tensor x) {
@@ -174,7 +185,12 @@ accel_status accel__t5_build(accel__build *b, accel__t5 *c) {
   ACCEL_TRY(accel__t5_read(b, c));
   accel__seq2seq how = describe(c);
   b->other_prefix = "transformer."; /* of token classification */
+  if (accel__is_class(b, "ForConditionalGeneration") &&
+      accel__json_get(b->config, "chronos_config") != NULL)
+    ACCEL_TRY(accel__chronos_read(b, c));
   accel__add_tokens(b, c->vocab);
+  /* missing values leave gaps between the others */
+  if (b->model->forecasting != NULL) accel__add_positions(b, INT32_MAX, ACCEL__DEFAULT_ARANGE, 0);
   if (accel__is_class(b, "EncoderModel") || accel__is_class(b, "ForTokenClassification"))
     return accel__encoder_build(b, &how, "classifier");
   bool sequence = accel__is_class(b, "ForSequenceClassification");

@@ -13,6 +13,13 @@ typedef struct accel__t5 {
   accel__activation act;
 } accel__t5;
 
+/* The layers of a side and its last norm, over embedded rows x; b->space has their sequences, and
+ * b->seq2seq.memory_mask hides rows of the encoder. */
+accel__tensor accel__t5_encoder(accel__build *b, const accel__t5 *c, accel__tensor x);
+accel__tensor accel__t5_decoder(accel__build *b, const accel__t5 *c, accel__tensor x,
+                                accel__tensor memory);
+/* chronos_config of a T5 that forecasts time series: b->model->forecasting. */
+accel_status accel__chronos_read(accel__build *b, const accel__t5 *c);
 /* *c holds the defaults of the config class. */
 accel_status accel__t5_build(accel__build *b, accel__t5 *c);
 

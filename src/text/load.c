@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "text/esm_tokenizer.h"
 #include "text/text_internal.h"
 #include "text/marian_tokenizer.h"
 #include "text/merges.h"
@@ -489,7 +490,9 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
   accel__json_file file = {0};
   const accel__scan none = {0};
   accel_status status = read_vocab_text(t, map);
-  if (status == ACCEL_OK) status = bert_json(t, settings, &b);
+  if (status == ACCEL_OK)
+    status =
+        accel__is_esm(settings) ? accel__esm_json(t, settings, &b) : bert_json(t, settings, &b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
   if (status == ACCEL_OK) status = build(t, &file, &none);
   accel__json_free(&file);

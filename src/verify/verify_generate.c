@@ -1,8 +1,8 @@
 /* verify_generate.c - goldens of mode "generate": prompts from padded tensors, the loop, sequences
  * in transformers' layout.
  *
- * Inputs: input_ids with attention_mask, and tensors that the encoder takes as they are
- * (input_features, pixel_values).
+ * Inputs: input_ids with attention_mask, tensors that the encoder takes as they are
+ * (input_features, pixel_values), and, of encoder-decoders, decoder_input_ids without padding.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -51,6 +51,7 @@ typedef struct prompts {
   int64_t rows, width;
   accel__ids *ids;       /* [rows]; none where the encoder reads tensors alone */
   uint32_t *padding;     /* [rows] at the left */
+  accel__ids *decoder;   /* [rows] what the decoder begins with; none: its start token */
   accel_tensor **tensor; /* [rows][n_tensors] dims [1, ...] */
   uint32_t n_tensors;
 } prompts;
@@ -143,11 +144,41 @@ static accel_status read_ids(const accel_endpoint *ep, const accel__golden *g,
   return ACCEL_OK;
 }
 
+/* decoder_input_ids as generate takes them: the start token goes in front of all rows, unless some
+ * row has it. */
+static accel_status read_decoder_ids(const accel_endpoint *ep, const accel__golden *g,
+                                     const accel__generate_config *c, const accel_tensor *t,
+                                     accel__arena *arena, prompts *out) {
+  const int64_t start = c->decoder_start >= 0 ? c->decoder_start : ep->model->decoder_start_id;
+  bool begins = false;
+  ACCEL_TRY(check_tensor(g, t, t));
+  if (t->dim[0] != out->rows)
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.%s' has %lld rows, the others %lld",
+                       g->path, t->name, (long long)t->dim[0], (long long)out->rows);
+  for (int64_t b = 0; b < out->rows; b++) begins |= element(t, b * t->dim[1]) == start;
+  const int64_t front = begins ? 0 : 1, width = t->dim[1] + front;
+  int32_t *all = accel__arena_array(arena, (size_t)(out->rows * width), sizeof *all);
+  if (!all) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (int64_t b = 0; b < out->rows; b++) {
+    int32_t *row = all + b * width;
+    if (front) row[0] = (int32_t)start;
+    for (int64_t i = 0; i < t->dim[1]; i++) {
+      const int64_t id = element(t, b * t->dim[1] + i);
+      row[front + i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
+    }
+    out->decoder[b] = (accel__ids){row, (uint32_t)width};
+  }
+  return ACCEL_OK;
+}
+
 static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *g,
                                  const accel__generate_config *c, accel__arena *arena,
                                  prompts *out) {
   const accel_tensor *ids = accel__find_tensor(&g->inputs, "input_ids"),
-                     *mask = accel__find_tensor(&g->inputs, "attention_mask"), *any = ids;
+                     *mask = accel__find_tensor(&g->inputs, "attention_mask"), *any = ids,
+                     *decoder = ep->model->is_encoder_decoder && ids
+                                    ? accel__find_tensor(&g->inputs, "decoder_input_ids")
+                                    : NULL;
   for (uint32_t i = 0; i < g->inputs.n; i++) {
     const accel_tensor *t = &g->inputs.item[i];
     bool taken = accel__takes_whole(ep, t->name);
@@ -156,7 +187,7 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
       ACCEL_TRY(accel__check_token_types(ep, ids, t));
       continue;
     }
-    if (t != ids && t != mask && !taken)
+    if (t != ids && t != mask && t != decoder && !taken)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is not supported in generation",
                          g->path, t->name);
     if (!any && taken) any = t;
@@ -169,7 +200,10 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
   out->ids = accel__arena_array(arena, (size_t)out->rows, sizeof *out->ids);
   out->padding = accel__arena_array(arena, (size_t)out->rows, sizeof *out->padding);
   out->tensor = accel__arena_array(arena, (size_t)out->rows, sizeof *out->tensor);
-  if (!out->ids || !out->padding || !out->tensor) return ACCEL_ERROR_OUT_OF_MEMORY;
+  out->decoder = accel__arena_array(arena, (size_t)out->rows, sizeof *out->decoder);
+  if (!out->ids || !out->padding || !out->tensor || !out->decoder) return ACCEL_ERROR_OUT_OF_MEMORY;
+  memset(out->decoder, 0, (size_t)out->rows * sizeof *out->decoder);
+  if (decoder) ACCEL_TRY(read_decoder_ids(ep, g, c, decoder, arena, out));
   if (ids) ACCEL_TRY(read_ids(ep, g, c, ids, mask, arena, out));
   return read_tensors(ep, g, arena, out);
 }
@@ -232,7 +266,10 @@ static accel_status run(accel_endpoint *ep, const accel__golden *g,
   for (uint32_t i = 0; i < n; i++) {
     const accel__encoder_input prompt = {p.ids[i], p.tensor[i], p.n_tensors};
     requests[i].input.padding = p.padding[i];
-    if (p.n_tensors)
+    if (p.decoder[i].n)
+      ACCEL_GOTO(
+          accel__generate_encoded(ep, plan, params, &prompt, p.decoder[i], i, 0, &requests[i]));
+    else if (p.n_tensors)
       ACCEL_GOTO(accel__pictured_request(ep, plan, params, &prompt, i, 0, &requests[i]));
     else
       ACCEL_GOTO(accel__generate_request(ep, plan, params, p.ids[i], i, 0, &requests[i]));

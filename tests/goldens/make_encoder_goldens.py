@@ -130,10 +130,10 @@ def run(model, inputs, hidden):
     return fields
 
 
-def make(name, config, classes, length=9, cases=("single", "right", "left", "given"), types=None, positions=None, load_config=None, **how):
+def make(name, config, classes, length=9, cases=("single", "right", "left", "given"), types=None, positions=None, load_config=None, edit=None, **how):
     directory = ROOT / name
     write_model(directory, config, classes, **how)
-    types = config.type_vocab_size if types is None else types
+    types = getattr(config, "type_vocab_size", 0) if types is None else types
     positions = config.max_position_embeddings if positions is None else positions
     lines = []
     for cls in classes:
@@ -147,6 +147,8 @@ def make(name, config, classes, length=9, cases=("single", "right", "left", "giv
         for case in cases if cls == classes[0] else ("right",):
             hidden = cls == classes[0] and case == "right"
             inputs = make_inputs(config, case, length, types, positions)
+            if edit is not None:
+                inputs = edit(config, inputs)
             fields = run(model, inputs, hidden)
             if case == "left":
                 fields = {k: v for k, v in fields.items() if k[4:] not in POOLED}
@@ -339,6 +341,82 @@ def nomic_fixtures():
         yield f"nomic_rope_{name}", dict(config=config, classes=["NomicBertModel"], cases=("right",), length=40)
 
 
+def old_rotary_names(key):
+    """As ESM-2's checkpoints were saved at first: frequencies in each layer."""
+    return key.replace("rotary_embeddings.inv_freq", "encoder.layer.0.attention.self.rotary_embeddings.inv_freq")
+
+
+def esm(**kw):
+    base = {**SMALL, "vocab_size": 33, "mask_token_id": 32, "pad_token_id": 1, "position_embedding_type": "rotary", "token_dropout": True,
+            "emb_layer_norm_before": False, "layer_norm_eps": 1e-5}
+    return T.EsmConfig(**{**base, **kw})
+
+
+ESM_HEADS = HEADS[:3]
+
+
+def masked(config, inputs):
+    """Some tokens are the mask, in one row none; none that is padding."""
+    inputs["input_ids"][0, 2] = inputs["input_ids"][0, 4] = config.mask_token_id
+    inputs["input_ids"][-1, 4] = config.mask_token_id
+    return inputs
+
+
+def esm_fixtures():
+    yield "esm", dict(config=esm(), classes=classes_of("Esm", ESM_HEADS), types=0, edit=masked)
+    first = esm(position_embedding_type="absolute", token_dropout=True, emb_layer_norm_before=True, num_hidden_layers=1, layer_norm_eps=1e-3)
+    yield "esm_absolute", dict(config=first, classes=classes_of("Esm", ESM_HEADS[:1]), types=0, edit=masked)
+    plain = esm(token_dropout=False, num_hidden_layers=1, rope_theta=500.0, tie_word_embeddings=False)
+    yield "esm_plain", dict(config=plain, classes=classes_of("Esm", ESM_HEADS[:1]), types=0, edit=masked, cases=("right",), rename=old_rotary_names)
+
+
+def eurobert(**kw):
+    base = {**SMALL, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "mask_token_id": 3, "num_key_value_heads": 1, "rms_norm_eps": 1e-4,
+            "rope_parameters": {"rope_type": "default", "rope_theta": 250000.0}}
+    return T.EuroBertConfig(**{**base, **kw})
+
+
+def eurobert_fixtures():
+    yield "eurobert", dict(config=eurobert(), classes=classes_of("EuroBert", ESM_HEADS), types=0)
+    every = eurobert(attention_bias=True, mlp_bias=True, tie_word_embeddings=True, hidden_act="gelu", num_key_value_heads=None, head_dim=12,
+                     classifier_pooling="mean", num_hidden_layers=1)
+    yield "eurobert_biases", dict(config=every, classes=classes_of("EuroBert", ESM_HEADS[:2]), types=0, cases=("right",))
+    first = eurobert(classifier_pooling="bos", num_hidden_layers=1)
+    yield "eurobert_first", dict(config=first, classes=["EuroBertForSequenceClassification"], types=0, cases=("single", "right"))
+
+
+def mobilebert(**kw):
+    base = {**SMALL, "hidden_size": 28, "embedding_size": 10, "intra_bottleneck_size": 12, "num_feedforward_networks": 3}
+    return T.MobileBertConfig(**{**base, **kw})
+
+
+def mobilebert_fixtures():
+    yield "mobilebert", dict(config=mobilebert(), classes=classes_of("MobileBert", more=["PreTraining", "NextSentencePrediction"]))
+    norms = mobilebert(normalization_type="layer_norm", use_bottleneck_attention=True, num_feedforward_networks=1, classifier_activation=False,
+                       layer_norm_eps=1e-3, num_hidden_layers=1, tie_word_embeddings=False, hidden_act="gelu")
+    yield "mobilebert_norms", dict(config=norms, classes=classes_of("MobileBert", HEADS[:2]), cases=("right", "left"))
+    wide = mobilebert(use_bottleneck=False, trigram_input=False, embedding_size=28, num_attention_heads=4, num_hidden_layers=1)
+    yield "mobilebert_wide", dict(config=wide, classes=classes_of("MobileBert", HEADS[:1]), cases=("right",))
+
+
+def jina(**kw):
+    return T.JinaEmbeddingsV3Config(**{**SMALL, "type_vocab_size": 1, "rope_parameters": {"rope_type": "default", "rope_theta": 20000.0}, **kw})
+
+
+def gte(**kw):
+    return T.GteConfig(**{**SMALL, "type_vocab_size": 1, "rope_parameters": {"rope_type": "default", "rope_theta": 160000.0}, **kw})
+
+
+def rotary_fixtures():
+    yield "jina_embeddings_v3", dict(config=jina(), classes=classes_of("JinaEmbeddingsV3"))
+    other = jina(type_vocab_size=3, hidden_act="relu", layer_norm_eps=1e-3, num_hidden_layers=1, tie_word_embeddings=False,
+                 rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0})
+    yield "jina_linear", dict(config=other, classes=classes_of("JinaEmbeddingsV3", HEADS[:1]), cases=("right", "left"))
+    yield "gte", dict(config=gte(), classes=classes_of("Gte", HEADS[:3]))
+    bare = gte(type_vocab_size=0, hidden_act="silu", num_hidden_layers=1, pad_token_id=0, rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0})
+    yield "gte_no_types", dict(config=bare, classes=classes_of("Gte", HEADS[:1]), cases=("right",))
+
+
 def main(wanted):
     torch.set_num_threads(1)
     transformers.logging.disable_progress_bar()
@@ -346,7 +424,7 @@ def main(wanted):
     listing = ROOT / "goldens.list"
     lines = [] if not wanted else [l for l in listing.read_text().splitlines() if l.split()[0] not in wanted]
     for group in (bert_fixtures, roberta_fixtures, distilbert_fixtures, mpnet_fixtures, albert_fixtures, electra_fixtures, deberta_fixtures,
-                  modernbert_fixtures, nomic_fixtures):
+                  modernbert_fixtures, nomic_fixtures, esm_fixtures, eurobert_fixtures, mobilebert_fixtures, rotary_fixtures):
         for name, how in group():
             if wanted and name not in wanted:
                 continue

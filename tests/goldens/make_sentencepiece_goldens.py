@@ -127,6 +127,10 @@ def number(path):
 
 def main(wanted):
     strings = SPECIALS + [s.replace("\0", "")[:60] for s in corpus()[:40:2] + corpus()[1::700]]
+    if not wanted or "esm" in wanted:
+        make_esm(strings)
+    if wanted == ["esm"]:
+        return
     text = make_tokenizer_goldens.training_text()
     for name, (file, config, how) in SPM.items():
         if wanted and name not in wanted:
@@ -163,6 +167,16 @@ def main(wanted):
         with open(os.path.join(path, "vocab.txt"), "w", encoding="utf-8") as f:
             f.write("".join(t + "\n" for t in first) + vocab)
         expect(path, strings + OLD)
+
+
+def make_esm(strings):
+    """The vocabulary of ESM-2: amino acids, special tokens among the others."""
+    tokens = ["<cls>", "<pad>", "<eos>", "<unk>"] + list("LAGVSERTIDPKQNFYMHWCXBUZO.-") + ["<null_1>", "<mask>"]
+    path = folder("esm", {"tokenizer_class": "EsmTokenizer", "model_max_length": 1024, "cls_token": "<cls>", "eos_token": "<eos>", "pad_token": "<pad>",
+                          "unk_token": "<unk>", "mask_token": "<mask>"})
+    with open(os.path.join(path, "vocab.txt"), "w") as f:
+        f.write("\n".join(tokens))
+    expect(path, ["MKTAYIAKQR", "MKT<mask>YIA<null_1>K", "mkt AY ia", "", " M  K\nT ", "<cls>MK<eos>", "MK-T.A", "MKJTé", "<unk> abc M"] + strings)
 
 
 if __name__ == "__main__":

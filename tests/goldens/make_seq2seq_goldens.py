@@ -55,7 +55,8 @@ def bart(**more):
 # name: (config, class, generation_config.json beyond the special tokens, cases)
 MODELS = {
     "generate_t5": (T.T5Config(**t5()), "T5ForConditionalGeneration", {}, {**BASE, **T5_CASES}),
-    "generate_t5_gated": (T.T5Config(**t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False)), "T5ForConditionalGeneration", {}, BASE),
+    "generate_t5_gated": (T.T5Config(**t5(feed_forward_proj="gated-gelu", tie_word_embeddings=False)), "T5ForConditionalGeneration", {}, {
+        **BASE, "decoder": (BATCH, dict(max_new_tokens=6)), "decoder_start": (ONE, dict(max_new_tokens=8, num_beams=3))}),
     "generate_mt5": (T.MT5Config(**t5(tie_word_embeddings=False)), "MT5ForConditionalGeneration", {}, BASE),
     # as facebook/bart-large-cnn has it: beam search is what the model asks for
     "generate_bart": (T.BartConfig(**bart(forced_eos_token_id=None)), "BartForConditionalGeneration",
@@ -99,14 +100,19 @@ def write_model(name):
     model.save_pretrained(ROOT / name)
 
 
-def make_inputs(model, lengths, attempt):
+def make_inputs(model, lengths, attempt, case=""):
     common.seed(f"seq2seq {attempt}")
     ids = torch.randint(3, VOCAB - 6, (len(lengths), max(lengths)))
     mask = torch.ones_like(ids)
     for row, kept in enumerate(lengths):
         mask[row, kept:] = 0
         ids[row, kept:] = model.generation_config.pad_token_id
-    return {"input_ids": ids, "attention_mask": mask}
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    if case.startswith("decoder"):  # what the decoder begins with; generate puts the start token in front where no row has it
+        inputs["decoder_input_ids"] = torch.randint(3, VOCAB - 6, (len(lengths), 3))
+    if case == "decoder_start":
+        inputs["decoder_input_ids"][:, 0] = model.config.decoder_start_token_id
+    return inputs
 
 
 def clear(model, inputs, how, out, attempt):
@@ -131,7 +137,7 @@ def shows(model, case, how, out, plain):
     full = 1 + how["max_new_tokens"] if "max_new_tokens" in how else how.get("max_length", model.generation_config.max_length)
     if case in ENDS and out.sequences.shape[1] == full and not (out.sequences[:, 1:-1] == eos).any():
         return False  # no sequence ends early
-    return case in ENDS or case in decoders.CASES or plain is None or not torch.equal(plain, out.sequences)
+    return case in ENDS or case.startswith("decoder") or case in decoders.CASES or plain is None or not torch.equal(plain, out.sequences)
 
 
 def make(name):
@@ -142,7 +148,7 @@ def make(name):
     for case, (lengths, how) in cases.items():
         lengths_only = {k: v for k, v in how.items() if k in ("max_new_tokens", "max_length", "num_beams", "num_return_sequences")}
         for attempt in range(300):
-            inputs = make_inputs(model, lengths, attempt)
+            inputs = make_inputs(model, lengths, attempt, case)
             with torch.no_grad():
                 out = model.generate(**inputs, **how, do_sample=False, return_dict_in_generate=True, output_scores=True)
                 plain = model.generate(**inputs, **lengths_only, do_sample=False) if lengths_only != how else None

@@ -330,6 +330,15 @@ def sentence_fixtures():
     yield "st_unigram", lambda name: sentence(name, [("Pooling", old_pooling("cls")), ("Normalize", None)], cls="XLMRobertaModel", tokenizer="unigram")
     yield "st_mpnet", lambda name: sentence(name, [("Pooling", old_pooling("mean")), ("Normalize", None)], cls="MPNetModel", tokenizer="mpnet")
     yield "st_distilbert", lambda name: sentence(name, [("Pooling", old_pooling("mean"))], cls="DistilBertModel", hidden_dim=24)
+    # as google/embeddinggemma-300m has it: attention both ways, some of it in a window, two layers behind the mean, prompts by task
+    gemma = [("Pooling", old_pooling("mean", include_prompt=True)), ("Dense", dense(16, 24, "Identity", False)), ("Dense", dense(24, 16, "Identity", False)), ("Normalize", None)]
+    tasks = {"prompts": {"query": "task: search result | query: ", "document": "title: none | text: ", "Retrieval": "find: "}, "default_prompt_name": None}
+    yield "st_gemma", lambda name: sentence(name, gemma, cls="Gemma3TextModel", tokenizer="unigram", prompts=tasks, num_key_value_heads=1, head_dim=10, query_pre_attn_scalar=10,
+                                            use_bidirectional_attention=True, sliding_window=8, layer_types=["sliding_attention", "full_attention"], cases=[
+                                                ([], {}, some), (["--prompt-name", "query"], {"prompt_name": "query"}, some), (["--prompt-name", "document"], {"prompt_name": "document"}, some)])
+    # what a sequence's embeddings are scaled by is its own, whatever it runs beside
+    yield "st_esm", lambda name: sentence(name, [("Pooling", old_pooling("mean"))], cls="EsmModel", tokenizer="unigram", token_dropout=True, mask_token_id=5,
+                                          position_embedding_type="rotary")
     yield "st_of_mlm", lambda name: sentence(name, [("Pooling", old_pooling("mean"))], cls="BertForMaskedLM")
 
 

@@ -37,6 +37,7 @@ static void expect_refusal(const char *text, const char *class_name, const char 
     fail_msg("'%s' is not in: %s", part, accel__message());
 }
 
+#define ESM "\"model_type\":\"esm\",\"vocab_size\":33,\"pad_token_id\":1"
 #define BERT                                                                                    \
   "\"model_type\":\"bert\",\"vocab_size\":31,\"hidden_size\":12,\"num_hidden_layers\":1,\"num_" \
   "attention_heads\":3,"                                                                        \
@@ -58,9 +59,10 @@ static void test_every_class(void **state) {
   const char *const *names = accel__model_architectures(&n);
   assert_true(n > 40);
   for (uint32_t i = 0; i < n; i++) {
-    char config[900];
+    char config[1200];
     snprintf(config, sizeof config,
-             "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"hidden_size\":12,\"dim\":12,"
+             "{\"architectures\":[\"%s\"],\"vocab_size\":31,\"pad_token_id\":1,\"hidden_size\":12,"
+             "\"dim\":12,"
              "\"embedding_size\":12,\"num_"
              "hidden_layers\":2,\"n_layers\":2,"
              "\"num_attention_heads\":3,\"num_key_value_heads\":3,\"rotary_pct\":1.0,"
@@ -82,13 +84,17 @@ static void test_every_class(void **state) {
                  ? ",\"vision_config\":{\"hidden_size\":12}" SECTIONS
              : strncmp(names[i], "Qwen2_5_VL", 10) == 0
                  ? ",\"vision_config\":{\"out_hidden_size\":12}" SECTIONS
+             : strncmp(names[i], "ChronosBolt", 11) == 0
+                 ? ",\"chronos_config\":{\"context_length\":8,\"prediction_length\":2,\"input_"
+                   "patch_size\":2,\"input_patch_stride\":2,\"quantiles\":[0.5]}"
                  : "");
     /* num_attention_heads is a list for these, or d_model too small, or diffusers names them otherwise: their defaults will do */
     const bool lists =
         strncmp(names[i], "Clap", 4) == 0 || strncmp(names[i], "Swin", 4) == 0 ||
         strncmp(names[i], "Segformer", 9) == 0 || strncmp(names[i], "UNet", 4) == 0 ||
         strncmp(names[i], "StableDiffusion", 15) == 0 || strncmp(names[i], "SD3", 3) == 0 ||
-        strncmp(names[i], "Flux", 4) == 0 || strcmp(names[i], "DetrForSegmentation") == 0;
+        strncmp(names[i], "Flux", 4) == 0 || strncmp(names[i], "MobileBert", 10) == 0 ||
+        strcmp(names[i], "DetrForSegmentation") == 0;
     if (lists) snprintf(config, sizeof config, "{\"architectures\":[\"%s\"]}", names[i]);
     accel__model *m = build(config, NULL);
     if (m == NULL) fail_msg("%s: %s", names[i], accel__message());
@@ -200,6 +206,22 @@ static void test_refusals(void **state) {
        "field 'num_experts'"},
       {"{\"model_type\":\"nomic_bert\",\"n_embd\":12,\"n_head\":3,\"causal\":true}",
        "field 'causal'"},
+      {"{\"model_type\":\"esm\",\"pad_token_id\":1}", "field 'vocab_size' is missing"},
+      {"{\"model_type\":\"esm\",\"vocab_size\":33}", "field 'pad_token_id' is missing"},
+      {"{" ESM ",\"token_dropout\":true}", "field 'mask_token_id' is missing"},
+      {"{" ESM ",\"is_folding_model\":true}", "field 'is_folding_model'"},
+      {"{" ESM ",\"position_embedding_type\":\"relative_key\"}",
+       "field 'position_embedding_type': 'relative_key' is not supported; known: absolute, rotary"},
+      {"{" ESM ",\"max_position_embeddings\":2}", "leaves no position"},
+      {"{\"model_type\":\"eurobert\",\"classifier_pooling\":\"max\"}",
+       "field 'classifier_pooling': 'max'"},
+      {"{\"model_type\":\"mobilebert\",\"normalization_type\":\"rms\"}",
+       "field 'normalization_type': 'rms'"},
+      {"{\"model_type\":\"mobilebert\",\"key_query_shared_bottleneck\":false}",
+       "field 'key_query_shared_bottleneck': false is not supported"},
+      {"{\"model_type\":\"mobilebert\",\"embedding_size\":1000}", "field 'embedding_size' (1000)"},
+      {"{\"model_type\":\"mobilebert\",\"num_attention_heads\":5}",
+       "'num_attention_heads' (5) does not divide 'intra_bottleneck_size' (128)"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     expect_refusal(cases[i][0], NULL, cases[i][1]);

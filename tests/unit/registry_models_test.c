@@ -66,9 +66,10 @@ static void families_build(const char *const *families, size_t n,
 
 static void every_encoder_builds(void **state) {
   (void)state;
-  static const char *const families[] = {"bert",       "roberta",    "xlm-roberta", "camembert",
-                                         "distilbert", "mpnet",      "albert",      "electra",
-                                         "deberta-v2", "modernbert", "nomic-bert"};
+  static const char *const families[] = {
+      "bert",     "roberta",    "xlm-roberta", "camembert",         "distilbert", "mpnet",
+      "albert",   "electra",    "deberta-v2",  "modernbert",        "nomic-bert", "esm",
+      "eurobert", "mobilebert", "gte",         "jina-embeddings-v3"};
   families_build(families, sizeof families / sizeof *families, encoder_builds);
 }
 

@@ -17,6 +17,7 @@ from ._device import (DeviceTensor, MemorySummary, OpenDevice, Stream, empty_cac
                       is_half_precision_available, is_rocm_available, memory_summary, print_device_info, rocm_version, runtime_version, synchronize, to_device)
 from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledError, DeviceError, DeviceUnavailableError, DoesNotFitError, FormatError,
                       NonfiniteError, NotFoundError, QueueFullError, UnknownModelError, UnsupportedError, VerifyError)
+from ._forecast import Forecast
 from ._generate import Generation, GenerationTicket, Session, Token
 from ._images import GeneratedImage, GeneratedImages
 from ._map import Mapped, Mapper, map  # noqa: A004

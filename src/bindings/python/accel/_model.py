@@ -15,6 +15,7 @@ from ._chat import Chat
 from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, GenerationTicket, Listener, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
+from ._forecast import Forecast, forecast
 from ._images import GeneratedImages, text_to_image
 from ._pictures import Depth, Segmentation, estimate_depth, generate_images, segment_images
 from ._queue import Ticket, request
@@ -496,6 +497,11 @@ class Model:
         latents) is called after each step; True ends the call.  image: a picture to begin with (a path, or the bytes of a file); mask_image: white where it is made anew, black where it is kept.  options: steps, width, height, images_per_prompt, clip_skip, guidance_scale,
         guidance_rescale, eta, strength, negative_prompt, vae_tiling, scheduler ("euler", or a class of diffusers), max_sequence_length."""
         return text_to_image(self.handle, prompts, generator, on_step, image, mask_image, **options)
+
+    def forecast(self, series: Sequence[Any], horizon: Optional[int] = None, quantiles: Optional[Sequence[float]] = None, **options: Any) -> List[Forecast]:
+        """Forecasts of series (sequences of numbers; None or NaN is a missing value).  horizon: values of each, default as many as the model gives at once.
+        quantiles: levels, default 0.1 to 0.9 or the model's own.  options: samples, seed, temperature, top_p, top_k (Chronos), frequency (TimesFM)."""
+        return forecast(self.handle, series, horizon, quantiles, **options)
 
     def segment_images(self, images: Sequence[Media], subtask: Optional[str] = None, threshold: Optional[float] = None, mask_threshold: Optional[float] = None,
                        overlap_threshold: Optional[float] = None) -> List[Segmentation]:

@@ -379,6 +379,25 @@ def _generated(model: Model, prompts: List[str], generator: Any, on_step: Any, o
     return ImagePipelineOutput([_picture(i) if output_type == "pil" else i.array for i in made.images])
 
 
+class TimeSeriesForecastingPipeline(Pipeline):
+    """A dict with `mean`, `quantiles` (by level) and, of models that draw paths, `samples`, for a series of numbers, or a list of them for a list of series."""
+    task = "time-series-forecasting"
+
+    def __call__(self, series: Any, horizon: Optional[int] = None, quantiles: Optional[Sequence[float]] = None, **options: Any) -> Any:
+        several = len(series) > 0 and hasattr(series[0], "__len__")
+        given = {"horizon": horizon, "quantiles": quantiles, **options}
+        how = {**self.defaults, **{name: value for name, value in given.items() if value is not None}}
+        found = []
+        for one in self.model.forecast(series if several else [series], **how):
+            made = {"mean": one.mean}
+            if one.quantiles is not None:
+                made["quantiles"] = {level: one.at(level) for level in one.levels}
+            if one.samples is not None:
+                made["samples"] = one.samples
+            found.append(made)
+        return found if several else found[0]
+
+
 class ImagePipelineOutput:
     """What diffusers' pipelines return: `images`."""
 
@@ -397,7 +416,7 @@ _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, Text2TextGenerationPipeline, SummarizationPipeline, TranslationPipeline, ImageClassificationPipeline,
     AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
-    TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
+    TimeSeriesForecastingPipeline, TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache", "precision_profile", "metric", "min_cosine", "candidates",
                   "prefix_cache_bytes", "adapters", "decoder")
 
@@ -406,7 +425,7 @@ def pipeline(task: str, model: Union[str, Model], device: str = "auto", precisio
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
     "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "depth-estimation", "image-to-text",
-    "visual-question-answering", "image-text-to-text", "text-to-image", "unconditional-image-generation", "automatic-speech-recognition", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
+    "visual-question-answering", "image-text-to-text", "text-to-image", "unconditional-image-generation", "automatic-speech-recognition", "time-series-forecasting", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))
     if kind is None and task.startswith("translation_") and task.count("_") == 3:  # "translation_en_to_de": the task of a pair

@@ -121,6 +121,13 @@ accel_text_to_image_params = _struct(
     "accel_text_to_image_params", ("size", u32), ("steps", u32), ("width", u32), ("height", u32), ("images_per_prompt", u32), ("clip_skip", u32), ("guidance_scale", f64),
     ("guidance_rescale", f64), ("eta", f64), ("seed", u64), ("seeds", C.POINTER(u64)), ("n_seeds", u32), ("image", C.POINTER(accel_media)), ("strength", f64), ("negative_prompt", text), ("scheduler", text),
     ("on_step", ImageStepFunction), ("user", C.c_void_p), ("max_sequence_length", u32), ("mask_image", C.POINTER(accel_media)), ("vae_tiling", u32))
+accel_series = _struct("accel_series", ("values", C.POINTER(C.c_float)), ("n", u64))
+accel_forecast_params = _struct(
+    "accel_forecast_params", ("size", u32), ("horizon", u32), ("quantiles", C.POINTER(f64)), ("n_quantiles", u32), ("samples", u32), ("seed", u64),
+    ("temperature", f64), ("top_p", f64), ("top_k", i64), ("frequency", u32))
+accel_forecast = _struct("accel_forecast", ("mean", C.POINTER(C.c_float)), ("quantiles", C.POINTER(C.c_float)), ("samples", C.POINTER(C.c_float)))
+accel_forecasts = _struct(
+    "accel_forecasts", ("n", u32), ("horizon", u32), ("n_quantiles", u32), ("n_samples", u32), ("levels", C.POINTER(f64)), ("item", C.POINTER(accel_forecast)))
 accel_segment = _struct("accel_segment", ("id", i64), ("label_id", i64), ("label", text), ("score", f64), ("pixels", u64), ("area", f64))
 accel_segment_params = _struct(
     "accel_segment_params", ("size", u32), ("subtask", text), ("threshold", f64), ("mask_threshold", f64), ("overlap_threshold", f64))
