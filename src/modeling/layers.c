@@ -551,10 +551,10 @@ accel__tensor accel__attend(accel__build *b, accel__tensor q, accel__tensor k, a
   if (how->n_probs) attr[n++] = ACCEL_IV(PROBS, how->probs, how->n_probs);
   accel__tensor out[2] = {-1, -1};
   accel__with_state(b->p, how->state);
-  accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION,
-              (accel__tensor[]){q, k, v, how->bias, how->positions, how->positions, how->mask,
-                                how->sinks},
-              8, attr, n, out, how->n_probs ? 2 : 1);
+  accel__node(
+      b->p, ACCEL_PLUGIN_OP_ATTENTION,
+      (accel__tensor[]){q, k, v, how->bias, how->positions, how->positions, how->mask, how->sinks},
+      8, attr, n, out, how->n_probs ? 2 : 1);
   if (how->n_probs) *how->probabilities = out[1];
   return out[0];
 }
