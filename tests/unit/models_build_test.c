@@ -94,6 +94,8 @@ static void test_every_class(void **state) {
         strncmp(names[i], "Segformer", 9) == 0 || strncmp(names[i], "UNet", 4) == 0 ||
         strncmp(names[i], "StableDiffusion", 15) == 0 || strncmp(names[i], "SD3", 3) == 0 ||
         strncmp(names[i], "Flux", 4) == 0 || strncmp(names[i], "MobileBert", 10) == 0 ||
+        strncmp(names[i], "RTDetr", 6) == 0 || strncmp(names[i], "DPT", 3) == 0 ||
+        strncmp(names[i], "DepthAnything", 13) == 0 ||
         strcmp(names[i], "DetrForSegmentation") == 0;
     if (lists) snprintf(config, sizeof config, "{\"architectures\":[\"%s\"]}", names[i]);
     accel__model *m = build(config, NULL);
