@@ -30,7 +30,7 @@ void ovn_describe(ovn_library *ov, ovn_device *d) {
   if (d->halves) i->flags |= ACCEL_PLUGIN_DEVICE_FP16;
   if (d->bfloats) i->flags |= ACCEL_PLUGIN_DEVICE_BF16;
   snprintf(i->id, sizeof i->id, "openvino-%s", d->name);
-  snprintf(i->name, sizeof i->name, "%s: %s", d->name, *title ? title : "OpenVINO device");
+  snprintf(i->name, sizeof i->name, "%s: %.60s", d->name, *title ? title : "OpenVINO device");
   snprintf(i->arch, sizeof i->arch, "%.31s", d->name);
   snprintf(i->driver, sizeof i->driver, "OpenVINO %.50s", ov->version);
 }

