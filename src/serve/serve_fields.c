@@ -6,6 +6,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
+
+#include "serve/serve_media.h"
 
 enum { INNER = 2 }; /* how deep objects lie in the body whose members count as its own */
 
@@ -245,4 +248,38 @@ const char *const *field_texts(serve_fields *f, const char *name, uint32_t *n, b
   *n = 0;
   *single = false;
   return item ? item_texts(f, name, item, n, single) : NULL;
+}
+
+/* ---- media ---- */
+
+bool field_media_bytes(serve_fields *f, const char *name, const char *data, size_t n,
+                       serve_media_kind kind, accel_media *out) {
+  *out = (accel_media){.name = name, .data = data, .n = n};
+  if (!n) field_wrong(f, name, "is empty");
+  if (kind == SERVE_PICTURE) f->pixels += serve_pixels((const uint8_t *)data, n);
+  if (f->pixels > SERVE_MAX_PIXELS)
+    field_wrong(f, name, "%llu pixels; a request may have %llu", (unsigned long long)f->pixels,
+                (unsigned long long)SERVE_MAX_PIXELS);
+  return !f->failed;
+}
+
+bool field_media(serve_fields *f, const char *name, const char *given, serve_media_kind kind,
+                 accel_media *out) {
+  const char *encoded = serve_data_uri(given);
+  const bool uri = !strncasecmp(given, "data:", 5);
+  if (!uri && strstr(given, "://")) {
+    field_wrong(f, name, "URLs are not fetched; send the bytes as data:TYPE;base64,...");
+    return false;
+  }
+  if (uri && !encoded) {
+    field_wrong(f, name, "of data: URIs only data:TYPE;base64,... is read");
+    return false;
+  }
+  if (uri) given = encoded;
+  char *bytes = fields_memory(f, strlen(given) / 4 * 3 + 3);
+  if (!bytes) return false;
+  const size_t n = serve_base64(given, true, bytes);
+  if (n != SIZE_MAX) return field_media_bytes(f, name, bytes, n, kind, out);
+  field_wrong(f, name, "is no base64");
+  return false;
 }

@@ -1,11 +1,9 @@
-/* serve_media.c - pictures and sounds in requests: data: URIs and base64, caps on pixels. */
+/* serve_media.c - see serve_media.h. */
 #include "serve/serve_media.h"
 
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-
-#include "serve/serve_fields.h"
 
 /* ---- base64 ---- */
 
@@ -93,38 +91,4 @@ uint64_t serve_pixels(const uint8_t *b, size_t n) {
   if (n >= 24 && !memcmp(b, png, sizeof png)) return (uint64_t)big(b + 16, 4) * big(b + 20, 4);
   if (n >= 12 && !memcmp(b, "RIFF", 4) && !memcmp(b + 8, "WEBP", 4)) return webp_pixels(b, n);
   return n >= 2 && b[0] == 0xFF && b[1] == 0xD8 ? jpeg_pixels(b, n) : 0;
-}
-
-/* ---- media ---- */
-
-bool field_media_bytes(serve_fields *f, const char *name, const char *data, size_t n,
-                       serve_media_kind kind, accel_media *out) {
-  *out = (accel_media){.name = name, .data = data, .n = n};
-  if (!n) field_wrong(f, name, "is empty");
-  if (kind == SERVE_PICTURE) f->pixels += serve_pixels((const uint8_t *)data, n);
-  if (f->pixels > SERVE_MAX_PIXELS)
-    field_wrong(f, name, "%llu pixels; a request may have %llu", (unsigned long long)f->pixels,
-                (unsigned long long)SERVE_MAX_PIXELS);
-  return !f->failed;
-}
-
-bool field_media(serve_fields *f, const char *name, const char *given, serve_media_kind kind,
-                 accel_media *out) {
-  const char *encoded = serve_data_uri(given);
-  const bool uri = !strncasecmp(given, "data:", 5);
-  if (!uri && strstr(given, "://")) {
-    field_wrong(f, name, "URLs are not fetched; send the bytes as data:TYPE;base64,...");
-    return false;
-  }
-  if (uri && !encoded) {
-    field_wrong(f, name, "of data: URIs only data:TYPE;base64,... is read");
-    return false;
-  }
-  if (uri) given = encoded;
-  char *bytes = fields_memory(f, strlen(given) / 4 * 3 + 3);
-  if (!bytes) return false;
-  const size_t n = serve_base64(given, true, bytes);
-  if (n != SIZE_MAX) return field_media_bytes(f, name, bytes, n, kind, out);
-  field_wrong(f, name, "is no base64");
-  return false;
 }
