@@ -140,10 +140,10 @@ class OpenVino(unittest.TestCase):
 
     def test_a_library_that_fails(self):
         for mode, words in (("core", "does not start"), ("read", "does not read a small model"), ("list", "does not list its devices"),
-                            ("none", "has no device on this machine"), ("crash", "crash")):
+                            ("none", "has no device on this machine"), ("crash", "[Cc]rash|ended the probe")):  # the latter under a sanitizer
             with self.subTest(mode):
                 row = self.absent(os.path.join(STUBS, "openvino"), STUB_OPENVINO=mode)
-                self.assertIn(words, row["reason"].lower() if mode == "crash" else row["reason"])
+                self.assertRegex(row["reason"], words)
                 self.assertTrue(row["remedy"])
 
     def test_a_device_that_cannot_compile_is_listed_and_fails_its_test(self):

@@ -1,11 +1,13 @@
 /* models_goldens_test.c - every line of fixtures/models/goldens*.list through the whole library, on
  * the reference plugin and on the CPU plugin: directory, golden file and class give the numbers
- * that transformers gives, within accel verify's bounds at fp32. */
+ * that transformers gives, within accel verify's bounds at fp32.  On an emulated processor, many
+ * times as slow, the first line of each directory. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -48,7 +50,7 @@ static void verify_lists(const char *device) {
   params.threads = 1;
   accel *ctx = NULL;
   assert_int_equal(accel_create(&params, &ctx), ACCEL_OK);
-  char directory[128], golden[160], class_name[96];
+  char directory[128], golden[160], class_name[96], before[128] = "";
   uint32_t lines = 0, failed = 0;
   for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
     char path[512];
@@ -56,6 +58,9 @@ static void verify_lists(const char *device) {
     FILE *list = fopen(path, "r");
     if (list == NULL) fail_msg("no %s", path);
     while (fscanf(list, "%127s %159s %95s", directory, golden, class_name) == 3) {
+      const bool again = strcmp(directory, before) == 0;
+      snprintf(before, sizeof before, "%s", directory);
+      if (ACCEL_TEST_EMULATED && again) continue;
       lines++;
       failed += !verify_line(ctx, device, directory, golden, class_name);
     }
