@@ -244,7 +244,7 @@ class Memory(unittest.TestCase):
                 if fit.seconds_to_first:
                     break
             self.assertTrue(fit.fits and fit.streams)
-            self.assertGreaterEqual(fit.seconds_per_token, fit.stream_read / fit.disk_bytes_per_second)
+            self.assertGreaterEqual(fit.seconds_per_token * (1 + 1e-9), fit.stream_read / fit.disk_bytes_per_second)
             self.assertGreaterEqual(fit.seconds_per_token, fit.compute_seconds)
             self.assertGreater(fit.seconds_to_first, fit.seconds_per_token)
             self.assertTrue(1 < fit.at_once < 64, fit)
