@@ -54,7 +54,7 @@ class Pool(unittest.TestCase):
 
     def test_what_is_in_use_stays(self):
         """A request whose model has no room waits, then is told to come again; the one that runs is not harmed."""
-        server = self.start(pool_memory=LOAD, pool_wait=1, environment={"ACCEL_STREAM_WEIGHTS": "1", "ACCEL_FAIL_AT": "read_slow"})
+        server = self.start(models=MODELS[:2], pool_memory=LOAD, pool_wait=1, environment={"ACCEL_STREAM_WEIGHTS": "1", "ACCEL_FAIL_AT": "read_slow"})
         body = json.dumps({"model": "wide", "prompt": "Once upon", "max_tokens": 40, "ignore_eos": True, "stream": True})
         holder = http.client.HTTPConnection("127.0.0.1", server.port, timeout=60)
         self.addCleanup(holder.close)
