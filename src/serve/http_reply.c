@@ -223,11 +223,11 @@ static void replace_path(char message[1024], const char *path, const char *name)
   memcpy(message, out, n + 1);
 }
 
-/* Clients are not told where models lie. */
+/* Clients are not told where models lie, those that could not be taken among them. */
 static void hide_paths(const serve_request *r, char message[1024]) {
-  for (uint32_t i = 0; i < r->n_taken; ++i) {
+  for (uint32_t i = 0; i < SERVE_TAKEN; ++i) {
     const serve_model *model = &r->taken[i].model;
-    if (strchr(model->path, '/')) replace_path(message, model->path, model->name);
+    if (model->path && strchr(model->path, '/')) replace_path(message, model->path, model->name);
   }
 }
 

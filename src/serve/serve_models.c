@@ -18,7 +18,7 @@ typedef struct entry {
   const serve_adapter_config *adapter_config; /* NULL: not an adapter */
   const struct entry *base;                   /* the same */
   accel_adapter *adapter;
-  char *owned[2]; /* what names lie in */
+  char *owned[2]; /* what names and the task lie in */
   int64_t loaded_at;
 } entry;
 
@@ -294,17 +294,25 @@ static accel_status find(const serve_models *models, const char *name, const cha
   return ACCEL_OK;
 }
 
+/* A model that was loaded once and fails now has other files than then, which is nothing that the
+ * client could do better; but for these. */
+static bool not_the_files(accel_status status) {
+  return status == ACCEL_ERROR_TIMEOUT || status == ACCEL_ERROR_CANCELLED ||
+         status == ACCEL_ERROR_DOES_NOT_FIT || status == ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
 accel_status serve_models_take(serve_models *models, const char *name, const char *const *tasks,
                                serve_taken *out) {
   accel_status status = find(models, name, tasks, &out->number);
   if (status) return status;
   const entry *e = &models->entry[out->number];
   out->model = e->model;
+  out->model.path = e->config->path; /* a failure to load it again may name it */
   out->ref = NULL;
   if (e->base) return ACCEL_OK;
   status = accel_pool_acquire(models->pool, e->model.name, -1, &out->ref);
   if (!status) out->model = describe(e, out->ref);
-  return status;
+  return status == ACCEL_OK || not_the_files(status) ? status : ACCEL_ERROR_IO;
 }
 
 void serve_models_give_back(serve_taken *taken) { accel_pool_release(&taken->ref); }

@@ -46,8 +46,8 @@ typedef struct serve_taken {
 
 /* As serve_take_model(), which answers by the status: ACCEL_ERROR_NOT_FOUND: no such model;
  * ACCEL_ERROR_UNSUPPORTED: not for these tasks; ACCEL_ERROR_DOES_NOT_FIT: not loaded yet;
- * ACCEL_ERROR_TIMEOUT: others use the memory; else why it could not be loaded again.  *out is given
- * back. */
+ * ACCEL_ERROR_TIMEOUT: others use the memory; else why it could not be loaded again, with the path
+ * and name of the model in *out.  *out is given back where it was taken. */
 accel_status serve_models_take(serve_models *models, const char *name, const char *const *tasks,
                                serve_taken *out);
 /* It may be unloaded from now on. */

@@ -2,7 +2,10 @@
 import concurrent.futures
 import http.client
 import json
+import os
 import re
+import shutil
+import tempfile
 import unittest
 
 from serving import SENTENCE, TEXT, WITH_SERVER, Server
@@ -66,6 +69,24 @@ class Pool(unittest.TestCase):
         self.assertEqual((answer.status, answer.headers["Retry-After"]), (503, "5"), answer)
         self.assertEqual(answer.json()["error"]["code"], "no_memory")
         self.assertEqual(ask(server, "narrow", max_tokens=1).status, 200)
+
+    def test_a_model_that_cannot_be_loaded_again(self):
+        """Its files went away or broke after the start: that is the server's fault, whose log alone says where they lie; the other model goes on."""
+        def broken(place):
+            with open(os.path.join(place, "config.json"), "w", encoding="utf-8") as f:
+                f.write("{")
+
+        for spoil in (shutil.rmtree, broken):
+            with self.subTest(spoil.__name__), tempfile.TemporaryDirectory() as folder:
+                place = os.path.join(folder, "moved")
+                shutil.copytree(TEXT, place)
+                server = self.start(models=[{"name": "gone", "path": place}, MODELS[1]], pool_memory=LOAD)
+                spoil(place)
+                answer = ask(server, "gone")
+                self.assertEqual(answer.status, 500, answer)
+                self.assertNotIn(place, answer.body.decode())
+                server.wait_for(re.escape(place), 10)
+                self.assertEqual(ask(server, "narrow").status, 200)
 
     def test_pinned(self):
         """A pinned model is not unloaded; a model that has no room beside it is refused at the start, with the figures."""
