@@ -222,24 +222,22 @@ static accel_status lcm_step(accel__scheduler *s, uint32_t i, const float *outpu
   return ACCEL_OK;
 }
 
-const accel__scheduler_class accel__scheduler_lcm = {
-    .name = "LCMScheduler",
-    .usual = {.num_train_timesteps = 1000,
-              .beta_start = 0.00085,
-              .beta_end = 0.012,
-              .beta_schedule = "scaled_linear",
-              .original_inference_steps = 50,
-              .clip_sample_range = 1.0,
-              .set_alpha_to_one = true,
-              .dynamic_thresholding_ratio = 0.995,
-              .sample_max_value = 1.0,
-              .timestep_scaling = 10.0,
-              .timestep_spacing = ACCEL__SPACING_LEADING},
-    .history = 1,
-    .fields = distilled_fields,
-    .start = distilled_start,
-    .step = lcm_step,
-    .add_noise = accel__scheduler_add_by_alpha};
+/* What both classes begin with. */
+#define DISTILLED_USUAL                                                                         \
+  {                                                                                             \
+    .num_train_timesteps = 1000, .beta_start = 0.00085, .beta_end = 0.012,                      \
+    .beta_schedule = "scaled_linear", .original_inference_steps = 50, .clip_sample_range = 1.0, \
+    .set_alpha_to_one = true, .dynamic_thresholding_ratio = 0.995, .sample_max_value = 1.0,     \
+    .timestep_scaling = 10.0, .timestep_spacing = ACCEL__SPACING_LEADING                        \
+  }
+
+const accel__scheduler_class accel__scheduler_lcm = {.name = "LCMScheduler",
+                                                     .usual = DISTILLED_USUAL,
+                                                     .history = 1,
+                                                     .fields = distilled_fields,
+                                                     .start = distilled_start,
+                                                     .step = lcm_step,
+                                                     .add_noise = accel__scheduler_add_by_alpha};
 
 /* Strategic stochastic sampling of trajectory consistency (Zheng et al., 2402.19159): eta says how far
  * down a step goes before noise takes it up again. */
@@ -268,20 +266,9 @@ static accel_status tcd_step(accel__scheduler *s, uint32_t i, const float *outpu
   return ACCEL_OK;
 }
 
-const accel__scheduler_class accel__scheduler_tcd = {
-    .name = "TCDScheduler",
-    .usual = {.num_train_timesteps = 1000,
-              .beta_start = 0.00085,
-              .beta_end = 0.012,
-              .beta_schedule = "scaled_linear",
-              .original_inference_steps = 50,
-              .clip_sample_range = 1.0,
-              .set_alpha_to_one = true,
-              .dynamic_thresholding_ratio = 0.995,
-              .sample_max_value = 1.0,
-              .timestep_scaling = 10.0,
-              .timestep_spacing = ACCEL__SPACING_LEADING},
-    .fields = distilled_fields,
-    .start = distilled_start,
-    .step = tcd_step,
-    .add_noise = accel__scheduler_add_by_alpha};
+const accel__scheduler_class accel__scheduler_tcd = {.name = "TCDScheduler",
+                                                     .usual = DISTILLED_USUAL,
+                                                     .fields = distilled_fields,
+                                                     .start = distilled_start,
+                                                     .step = tcd_step,
+                                                     .add_noise = accel__scheduler_add_by_alpha};

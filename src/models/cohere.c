@@ -2,23 +2,23 @@
  * neighbours turn (transformers' CohereModel and its head). */
 #include "models/cohere.h"
 
-static const accel__decoder defaults = {.vocab = 256000,
-                                        .hidden = 8192,
-                                        .layers = 40,
-                                        .heads = 64,
-                                        .inner = 22528,
-                                        .positions = 8192,
-                                        .eps = 1e-5,
-                                        .eps_key = "layer_norm_eps",
-                                        .bos = 5,
-                                        .eos = 255001,
-                                        .pad = 0,
-                                        .tied = true,
-                                        .parallel = true,
-                                        .norm = ACCEL__NORM_LAYER_SCALED,
-                                        .logit_scale = 0.0625,
-                                        .theta = 500000.0,
-                                        .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
+const accel__decoder accel__cohere_defaults = {.vocab = 256000,
+                                               .hidden = 8192,
+                                               .layers = 40,
+                                               .heads = 64,
+                                               .inner = 22528,
+                                               .positions = 8192,
+                                               .eps = 1e-5,
+                                               .eps_key = "layer_norm_eps",
+                                               .bos = 5,
+                                               .eos = 255001,
+                                               .pad = 0,
+                                               .tied = true,
+                                               .parallel = true,
+                                               .norm = ACCEL__NORM_LAYER_SCALED,
+                                               .logit_scale = 0.0625,
+                                               .theta = 500000.0,
+                                               .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
 accel_status accel__cohere_read_rest(accel__build *b, accel__decoder *c) {
   const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
@@ -32,7 +32,7 @@ accel_status accel__cohere_read_rest(accel__build *b, accel__decoder *c) {
 }
 
 accel_status accel__cohere_read(accel__build *b, accel__decoder *c) {
-  *c = defaults;
+  *c = accel__cohere_defaults;
   bool normed = false;
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(accel__json_bool(b->file, b->config, "use_qk_norm", &normed));

@@ -4,6 +4,7 @@
 
 #include "models/decoders.h"
 
+extern const accel__decoder accel__cohere_defaults;
 /* attention_bias, logit_scale and the rotation. */
 accel_status accel__cohere_read_rest(accel__build *b, accel__decoder *c);
 

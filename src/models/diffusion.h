@@ -5,6 +5,11 @@
 
 #include "models/unet_blocks.h"
 
+/* One of the parts below alone: its answer is the output "sample". */
+accel_status accel__denoiser_model(const accel__model_request *request, const char *architecture,
+                                   accel__model *model,
+                                   accel_status (*part)(accel__build *b, accel__tensor *out));
+
 /* UNet2DConditionModel: the inputs "sample" [B,C,H,W], "timestep" [B], where it looks at a text
  * "encoder_hidden_states" [B,S,width], and those of its config; *out [B,C,H,W]. */
 accel_status accel__unet_2d_condition(accel__build *b, accel__tensor *out);

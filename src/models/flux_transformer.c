@@ -166,12 +166,7 @@ accel_status accel__flux_transformer(accel__build *b, accel__tensor *out) {
 
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
-  accel__build b;
-  accel__tensor x = -1;
-  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
-  ACCEL_TRY(accel__flux_transformer(&b, &x));
-  accel__add_output(&b, "sample", x, 0);
-  return accel__build_end(&b, x);
+  return accel__denoiser_model(request, architecture, model, accel__flux_transformer);
 }
 
 static const char *const classes[] = {"FluxTransformer2DModel", NULL};

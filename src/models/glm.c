@@ -1,6 +1,6 @@
 /* glm.c - GLM-4 9B of 2024 (-hf) and GLM-Edge: LLaMA's layers with joined gate and up, half of each
  * head turns by pairs of neighbours (transformers' GlmModel and its heads). */
-#include "models/glm.h"
+#include "models/decoders.h"
 
 static const accel__decoder defaults = {.vocab = 151552,
                                         .hidden = 4096,
@@ -29,18 +29,14 @@ static accel_status default_eos(accel__build *b) {
   return ACCEL_OK;
 }
 
-accel_status accel__glm_read_rest(accel__build *b, accel__decoder *c) {
+accel_status accel__glm_read(accel__build *b, accel__decoder *c) {
+  *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(default_eos(b));
   ACCEL_TRY(accel__json_bool(b->file, b->config, "attention_bias", &c->qkv_bias));
   ACCEL_TRY(accel__decoder_read_rope(b, c));
   c->rope[0].style = ACCEL_PLUGIN_ROPE_INTERLEAVED;
   return ACCEL_OK;
-}
-
-accel_status accel__glm_read(accel__build *b, accel__decoder *c) {
-  *c = defaults;
-  return accel__glm_read_rest(b, c);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,

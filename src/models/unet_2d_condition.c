@@ -372,14 +372,20 @@ accel_status accel__unet_2d_condition(accel__build *b, accel__tensor *out) {
   return ACCEL_OK;
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture,
-                          accel__model *model) {
+accel_status accel__denoiser_model(const accel__model_request *request, const char *architecture,
+                                   accel__model *model,
+                                   accel_status (*part)(accel__build *b, accel__tensor *out)) {
   accel__build b;
-  accel__tensor x;
+  accel__tensor x = -1;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, ""));
-  ACCEL_TRY(accel__unet_2d_condition(&b, &x));
+  ACCEL_TRY(part(&b, &x));
   accel__add_output(&b, "sample", x, 0);
   return accel__build_end(&b, x);
+}
+
+static accel_status build(const accel__model_request *request, const char *architecture,
+                          accel__model *model) {
+  return accel__denoiser_model(request, architecture, model, accel__unet_2d_condition);
 }
 
 static const char *const classes[] = {"UNet2DConditionModel", NULL};
