@@ -7,7 +7,7 @@
 
 #include "models/model_build.h"
 #include "tasks/forecast_job.h"
-#include "tasks/image_job.h"
+#include "tasks/entry_run.h"
 
 static const float LEAST_SCALE = 1e-5f; /* of a context that never changes */
 
@@ -78,7 +78,7 @@ static accel_status run_rows(accel__forecast_job *job, const float *context, uin
       .data = patches, .rank = 3, .dim = {(int64_t)rows, (int64_t)count, (int64_t)(2 * patch)}};
   batch.item[accel__entry_input(e, "patch_mask")] =
       (accel__item){.data = mask, .rank = 2, .dim = {(int64_t)rows, (int64_t)masks}};
-  ACCEL_GOTO(accel__image_run(job->ep, "forward", "quantile_preds", &batch, &found));
+  ACCEL_GOTO(accel__entry_run(job->ep, "forward", "quantile_preds", &batch, &found));
   for (uint64_t i = 0; i < rows * each; i++)
     out[i] = ((const float *)found.data)[i] * by[i / each].scale + by[i / each].loc;
 done:

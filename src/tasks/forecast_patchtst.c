@@ -5,7 +5,7 @@
 
 #include "models/model_build.h"
 #include "tasks/forecast_job.h"
-#include "tasks/image_job.h"
+#include "tasks/entry_run.h"
 
 static accel_status check(const accel__forecast_job *job) {
   const accel__forecasting *f = job->f;
@@ -50,7 +50,7 @@ static accel_status run_groups(accel__forecast_job *job, uint32_t first, uint32_
   in = &batch.item[accel__entry_input(e, "past_observed_mask")];
   *in = shape;
   in->data = seen;
-  ACCEL_GOTO(accel__image_run(job->ep, "forward", "prediction_outputs", &batch, &found));
+  ACCEL_GOTO(accel__entry_run(job->ep, "forward", "prediction_outputs", &batch, &found));
   for (uint32_t s = 0; s < groups * (uint32_t)channels; s++)
     for (uint32_t t = 0; t < job->params.horizon; t++) {
       const size_t group = s / (size_t)channels, channel = s % (size_t)channels;

@@ -6,7 +6,7 @@
 
 #include "models/model_build.h"
 #include "tasks/forecast_job.h"
-#include "tasks/image_job.h"
+#include "tasks/entry_run.h"
 
 /* What the program is given of one series, and how its answer is scaled back. */
 typedef struct context {
@@ -135,7 +135,7 @@ static accel_status run_rows(accel__forecast_job *job, uint32_t first, uint32_t 
   if (f->positions)
     batch.item[accel__entry_input(e, "positions")] =
         (accel__item){.data = positions, .rank = 2, .dim = {rows, count}};
-  ACCEL_GOTO(accel__image_run(job->ep, "forward", "full_predictions", &batch, &found));
+  ACCEL_GOTO(accel__entry_run(job->ep, "forward", "full_predictions", &batch, &found));
   for (uint32_t r = 0; r < rows; r++)
     keep(job, first + r, &of[r], (const float *)found.data + r * answers);
 done:

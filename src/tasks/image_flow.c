@@ -121,21 +121,21 @@ accel_status accel__flow_run(accel__image_job *job, double timestep) {
   accel__batch batch = {0};
   for (int64_t i = 0; i < rows; i++)
     job->timestep[i].number = job->flux ? (float)timestep / 1000.0f : (float)timestep;
-  accel__image_set(&batch, e, "hidden_states", latents);
-  accel__image_set(
+  accel__entry_set(&batch, e, "hidden_states", latents);
+  accel__entry_set(
       &batch, e, "encoder_hidden_states",
       (accel__item){.data = job->text, .rank = 3, .dim = {rows, job->text_rows, job->text_width}});
-  accel__image_set(&batch, e, "pooled_projections",
+  accel__entry_set(&batch, e, "pooled_projections",
                    (accel__item){.data = job->pooled, .rank = 2, .dim = {rows, job->pooled_width}});
-  accel__image_set(&batch, e, "timestep",
+  accel__entry_set(&batch, e, "timestep",
                    (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
-  accel__image_set(&batch, e, "img_ids",
+  accel__entry_set(&batch, e, "img_ids",
                    (accel__item){.data = job->image_ids, .rank = 2, .dim = {patches, AXES}});
-  accel__image_set(&batch, e, "txt_ids",
+  accel__entry_set(&batch, e, "txt_ids",
                    (accel__item){.data = job->text_ids, .rank = 2, .dim = {job->text_rows, AXES}});
-  accel__image_set(&batch, e, "guidance",
+  accel__entry_set(&batch, e, "guidance",
                    (accel__item){.data = job->guidance, .rank = 1, .dim = {rows}});
-  return accel__image_run(job->ep, "forward", "sample", &batch, &job->answer);
+  return accel__entry_run(job->ep, "forward", "sample", &batch, &job->answer);
 }
 
 void accel__flow_free(accel__image_job *job) {

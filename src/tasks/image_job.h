@@ -6,7 +6,7 @@
 #include "accel/image_generation.h"
 #include "diffusion/scheduler.h"
 #include "dispatch/endpoint.h"
-#include "models/model_build.h"
+#include "tasks/entry_run.h"
 
 /* As the UNet takes it: a number, or the row of a table. */
 typedef union timestep_value {
@@ -60,13 +60,6 @@ typedef struct accel__image_job {
 
   accel__result answer; /* of the UNet [rows, each]; guided, in its first half */
 } accel__image_job;
-
-/* Runs an entry whose inputs are in `batch`, for its output `name`. */
-accel_status accel__image_run(accel_endpoint *ep, const char *entry, const char *name,
-                              const accel__batch *batch, accel__result *found);
-/* An input of an entry, where the entry has it. */
-void accel__image_set(accel__batch *batch, const accel__model_entry *e, const char *name,
-                      accel__item item);
 
 /* Pipelines whose model predicts flow, job->sd3 or job->flux. */
 static inline bool accel__image_flow(const accel__image_job *job) { return job->sd3 || job->flux; }

@@ -26,22 +26,6 @@ typedef struct encoders {
   encoder item[MAX_ENCODERS];
 } encoders;
 
-accel_status accel__image_run(accel_endpoint *ep, const char *entry, const char *name,
-                              const accel__batch *batch, accel__result *found) {
-  const accel__model_entry *e = accel__model_entry_of(ep->model, entry);
-  const int32_t at = accel__entry_output(e, name);
-  if (at < 0)
-    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: there is no '%s' of '%s'", ep->name, name, entry);
-  return accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, entry), batch,
-                             &(uint32_t){(uint32_t)at}, 1, found);
-}
-
-void accel__image_set(accel__batch *batch, const accel__model_entry *e, const char *name,
-                      accel__item item) {
-  const int32_t at = accel__entry_input(e, name);
-  if (at >= 0) batch->item[at] = item;
-}
-
 /* ids[e->tokens] of a text: cut to that length with its end token, padded behind. */
 static accel_status encode_text(const encoder *e, const char *text, int32_t *ids) {
   const accel__tokenizer_info *info = accel__tokenizer_describe(e->tokenizer);
@@ -71,14 +55,14 @@ static accel_status run_encoder(const accel__image_job *job, const encoder *e, c
   accel__batch batch = {.n = n, .lengths = lengths, .tokens = (uint64_t)n * e->tokens};
   batch.value[accel__entry_input(entry, "input_ids")] = ids;
   if (skip && !e->t5) snprintf(name, sizeof name, "clip_skip.%u", skip);
-  if (e->states) status = accel__image_run(job->ep, e->entry, name, &batch, &found);
+  if (e->states) status = accel__entry_run(job->ep, e->entry, name, &batch, &found);
   for (uint32_t i = 0; status == ACCEL_OK && e->states && i < n; i++)
     for (uint32_t t = 0; t < e->tokens; t++)
       memcpy(text + i * one + (uint64_t)(e->row + t) * job->text_width + e->column,
              (float *)found.data + ((uint64_t)i * e->tokens + t) * e->width,
              e->width * sizeof *text);
   if (status == ACCEL_OK && e->pooled)
-    status = accel__image_run(job->ep, e->entry, "text_embeds", &batch, &found);
+    status = accel__entry_run(job->ep, e->entry, "text_embeds", &batch, &found);
   for (uint32_t i = 0; status == ACCEL_OK && e->pooled && i < n; i++)
     memcpy(pooled + (uint64_t)i * job->pooled_width + e->pooled_column,
            (float *)found.data + (uint64_t)i * e->pooled_width, e->pooled_width * sizeof *pooled);

@@ -75,7 +75,7 @@ static accel_status run_tile(const accel__image_job *job, const pass *p, const f
              (size_t)columns * sizeof *part);
   batch.item[accel__entry_input(e, p->input)] =
       (accel__item){.data = part, .rank = 4, .dim = {1, p->channels, rows, columns}};
-  accel_status status = accel__image_run(job->ep, p->entry, p->output, &batch, &found);
+  accel_status status = accel__entry_run(job->ep, p->entry, p->output, &batch, &found);
   free(part);
   free(out->data);
   *out = (tile){.data = status == ACCEL_OK ? found.data : NULL,

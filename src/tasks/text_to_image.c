@@ -198,7 +198,7 @@ accel_status accel__image_encode(accel__image_job *job, const float *planes, uin
   accel_status status =
       accel__image_tiles(job)
           ? accel__image_in_tiles(job, false, planes, &joined)
-          : accel__image_run(job->ep, "encode_pixels",
+          : accel__entry_run(job->ep, "encode_pixels",
                              job->certain ? "latents" : "latent_dist.parameters", &batch, &found);
   if (status == ACCEL_OK)
     sample_latents(job, joined ? joined : found.data, n_generators,
@@ -269,23 +269,23 @@ static accel_status run_unet(accel__image_job *job, double timestep) {
   for (uint32_t i = 0; i < job->rows; i++)
     job->timestep[i] = whole ? (timestep_value){.whole = (int32_t)timestep}
                              : (timestep_value){.number = (float)timestep};
-  accel__image_set(&batch, e, "sample",
+  accel__entry_set(&batch, e, "sample",
                    (accel__item){.data = job->wide ? job->wide : job->input,
                                  .rank = 4,
                                  .dim = {rows, job->input_channels, job->height, job->width}});
-  accel__image_set(&batch, e, "timestep",
+  accel__entry_set(&batch, e, "timestep",
                    (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
-  accel__image_set(
+  accel__entry_set(
       &batch, e, "encoder_hidden_states",
       (accel__item){.data = job->text, .rank = 3, .dim = {rows, job->text_rows, job->text_width}});
-  accel__image_set(
+  accel__entry_set(
       &batch, e, "timestep_cond",
       (accel__item){.data = job->timestep_cond, .rank = 2, .dim = {rows, job->condition}});
-  accel__image_set(&batch, e, "text_embeds",
+  accel__entry_set(&batch, e, "text_embeds",
                    (accel__item){.data = job->pooled, .rank = 2, .dim = {rows, job->pooled_width}});
-  accel__image_set(&batch, e, "time_ids",
+  accel__entry_set(&batch, e, "time_ids",
                    (accel__item){.data = job->time_ids, .rank = 2, .dim = {rows, SIZES}});
-  return accel__image_run(job->ep, "forward", "sample", &batch, &job->answer);
+  return accel__entry_run(job->ep, "forward", "sample", &batch, &job->answer);
 }
 
 static double deviation(const float *x, uint64_t n) {
@@ -383,14 +383,14 @@ static accel_status decode_one(accel__image_job *job, uint32_t i, uint64_t pixel
   }
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, "decode_latents");
   accel__batch batch = {0};
-  accel__image_set(
+  accel__entry_set(
       &batch, e, "latents",
       (accel__item){
           .data = latents, .rank = 4, .dim = {1, job->channels, job->height, job->width}});
   float *joined = NULL;
   ACCEL_TRY(accel__image_tiles(job)
                 ? accel__image_in_tiles(job, true, latents, &joined)
-                : accel__image_run(job->ep, "decode_latents", "pixels", &batch, found));
+                : accel__entry_run(job->ep, "decode_latents", "pixels", &batch, found));
   const float *planes = joined ? joined : found->data;
   const accel_status status = check_finite(job, "pixels", planes, 3 * pixels);
   if (status == ACCEL_OK) to_rgb(planes, pixels, false, rgb);
