@@ -291,12 +291,14 @@ class Jobs(MapCase):
             rows, whole, torn = self.rows(2000), self.path("whole"), self.path("torn")
             for directory in (whole, torn):
                 shutil.rmtree(directory, ignore_errors=True)
+            begin = time.monotonic()
             self.assertEqual(self.finish("--output", whole, rows, *options), (0, ""))
+            seconds = time.monotonic() - begin  # on a fast machine a tenth
             draw, killed, parts = random.Random(7), 0, set()
             for _ in range(20):
                 process = self.start("--output", torn, rows, *options)
                 try:
-                    process.communicate(timeout=draw.uniform(0.01, 0.15))
+                    process.communicate(timeout=seconds * draw.uniform(0.1, 0.6))
                 except subprocess.TimeoutExpired:
                     process.kill()
                     process.communicate()
