@@ -40,6 +40,10 @@ void cli_wishes_end(void *wishes);
 void cli_json_generated(cli_json *json, const void *found, uint32_t i);
 const char *cli_generation_failed(const void *found, uint32_t i);
 void cli_free_generations(void *found);
+/* All of them in a cli_task, which has name, command, fields, sizes and `call` of its own. */
+#define CLI_TASK_GENERATES                                                                 \
+  .begin = cli_wishes_begin, .print = cli_json_generated, .failed = cli_generation_failed, \
+  .release = cli_free_generations, .end = cli_wishes_end
 
 /* accel generate --chat (cli_chat.c). */
 int cli_chat(cli_run *run, const accel_generate_params *params);

@@ -80,20 +80,12 @@ const cli_task cli_task_caption = {.name = "caption",
                                    .field = {"image"},
                                    .window = 16,
                                    .shard = 256,
-                                   .begin = cli_wishes_begin,
                                    .call = call,
-                                   .print = cli_json_generated,
-                                   .failed = cli_generation_failed,
-                                   .release = cli_free_generations,
-                                   .end = cli_wishes_end};
+                                   CLI_TASK_GENERATES};
 const cli_task cli_task_vqa = {.name = "vqa",
                                .command = "vqa",
                                .field = {"image", "question"},
                                .window = 16,
                                .shard = 256,
-                               .begin = cli_wishes_begin,
                                .call = call,
-                               .print = cli_json_generated,
-                               .failed = cli_generation_failed,
-                               .release = cli_free_generations,
-                               .end = cli_wishes_end};
+                               CLI_TASK_GENERATES};

@@ -64,20 +64,12 @@ const cli_task cli_task_translate = {.name = "translate",
                                      .field = {"text"},
                                      .window = 256,
                                      .shard = 512,
-                                     .begin = cli_wishes_begin,
                                      .call = call_translate,
-                                     .print = cli_json_generated,
-                                     .failed = cli_generation_failed,
-                                     .release = cli_free_generations,
-                                     .end = cli_wishes_end};
+                                     CLI_TASK_GENERATES};
 const cli_task cli_task_summarize = {.name = "summarize",
                                      .command = "summarize",
                                      .field = {"text"},
                                      .window = 256,
                                      .shard = 512,
-                                     .begin = cli_wishes_begin,
                                      .call = call_summarize,
-                                     .print = cli_json_generated,
-                                     .failed = cli_generation_failed,
-                                     .release = cli_free_generations,
-                                     .end = cli_wishes_end};
+                                     CLI_TASK_GENERATES};

@@ -83,9 +83,5 @@ const cli_task cli_task_generate = {.name = "generate",
                                     .field = {"text"},
                                     .window = 256,
                                     .shard = 512,
-                                    .begin = cli_wishes_begin,
                                     .call = call,
-                                    .print = cli_json_generated,
-                                    .failed = cli_generation_failed,
-                                    .release = cli_free_generations,
-                                    .end = cli_wishes_end};
+                                    CLI_TASK_GENERATES};
