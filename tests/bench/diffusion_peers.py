@@ -1,0 +1,194 @@
+"""UNets and autoencoders of Stable Diffusion at their true shapes, beside PyTorch and OpenVINO in one run.
+
+    python3 diffusion_peers.py prepare DIR [PART...]      random weights of each part's public shape, saved by diffusers, and converted for OpenVINO
+    python3 diffusion_peers.py run DIR [PART...] [--precisions fp32,bf16,int8] [--threads 1,2] [--rounds R] [--peers libaccel,torch,openvino]
+
+PART: unet (SD 1.5, latents of 64 x 64), vae (its autoencoder there and back, 512 x 512), unet-xl (SDXL, 64 x 64).  Each peer is a process of its own that is
+loaded once; the rounds visit every peer, one further each time, for one run, after one uncounted run.  Printed are medians, fastest runs, how far an output is
+from PyTorch's at fp32, peak memory of each process, and the best peer's time over ours (above 1: ours is faster).  int8 of OpenVINO is nncf's
+compress_weights, PyTorch has none for convolutions.  Needs torch, diffusers, openvino and nncf; libaccel by ACCEL_LIBRARY and the package in PYTHONPATH.
+"""
+import argparse
+import json
+import os
+import pathlib
+import resource
+import statistics
+import subprocess
+import sys
+import time
+
+import numpy as np
+
+PARTS = {
+    "unet": ("UNet2DConditionModel", dict(sample_size=64, cross_attention_dim=768, attention_head_dim=8)),
+    "unet-xl": ("UNet2DConditionModel", dict(
+        sample_size=128, cross_attention_dim=2048, attention_head_dim=[5, 10, 20], block_out_channels=[320, 640, 1280], transformer_layers_per_block=[1, 2, 10],
+        down_block_types=["DownBlock2D", "CrossAttnDownBlock2D", "CrossAttnDownBlock2D"], up_block_types=["CrossAttnUpBlock2D", "CrossAttnUpBlock2D", "UpBlock2D"],
+        use_linear_projection=True, addition_embed_type="text_time", addition_time_embed_dim=256, projection_class_embeddings_input_dim=2816)),
+    "vae": ("AutoencoderKL", dict(
+        block_out_channels=[128, 256, 512, 512], layers_per_block=2, sample_size=512, down_block_types=["DownEncoderBlock2D"] * 4, up_block_types=["UpDecoderBlock2D"] * 4)),
+}
+
+
+def inputs_of(part):
+    draw = np.random.default_rng(1)
+
+    def normal(*shape):
+        return draw.standard_normal(shape).astype(np.float32)
+    if part == "vae":
+        return {"sample": np.tanh(normal(1, 3, 512, 512))}
+    text = 2048 if part == "unet-xl" else 768
+    given = {"sample": normal(1, 4, 64, 64), "timestep": np.array([501.0], np.float32), "encoder_hidden_states": normal(1, 77, text)}
+    if part == "unet-xl":
+        given.update(text_embeds=normal(1, 1280), time_ids=np.array([[512, 512, 0, 0, 512, 512]], np.float32))
+    return given
+
+
+def torch_module(folder, part, dtype):
+    """A module that takes the inputs in their order and gives one tensor."""
+    import diffusers
+    import torch
+    net = getattr(diffusers, PARTS[part][0]).from_pretrained(folder / part, torch_dtype=dtype).eval()
+
+    class Plain(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.net = net
+
+        def forward(self, sample, timestep=None, encoder_hidden_states=None, text_embeds=None, time_ids=None):
+            if part == "vae":
+                return self.net(sample, return_dict=False)[0]
+            more = {"added_cond_kwargs": {"text_embeds": text_embeds, "time_ids": time_ids}} if part == "unet-xl" else {}
+            return self.net(sample, timestep, encoder_hidden_states, return_dict=False, **more)[0]
+    return Plain().eval()
+
+
+def prepare(folder, parts):
+    import diffusers
+    import openvino
+    import torch
+    torch.manual_seed(0)
+    for part in parts:
+        kind, config = PARTS[part]
+        if not (folder / part / "config.json").exists():
+            getattr(diffusers, kind)(**config).save_pretrained(folder / part)
+        if (folder / f"{part}.xml").exists():
+            continue
+        example = tuple(torch.from_numpy(v) for v in inputs_of(part).values())
+        with torch.no_grad():
+            net = openvino.convert_model(torch_module(folder, part, torch.float32), example_input=example, input=[list(v.shape) for v in example])
+        openvino.save_model(net, folder / f"{part}.xml", compress_to_fp16=False)
+        try:
+            import nncf
+            openvino.save_model(nncf.compress_weights(net), folder / f"{part}.int8.xml", compress_to_fp16=False)
+        except ImportError:
+            print("no nncf: no int8 of OpenVINO")
+
+
+# ---- one peer: a function that runs once ----
+
+def open_torch(folder, part, precision, threads):
+    import torch
+    torch.set_num_threads(threads)
+    dtype = {"fp32": torch.float32, "bf16": torch.bfloat16}[precision]
+    net = torch_module(folder, part, dtype)
+    given = [torch.from_numpy(v).to(dtype) for v in inputs_of(part).values()]
+
+    def run():
+        with torch.inference_mode():
+            return net(*given).float().numpy()
+    return run
+
+
+def open_openvino(folder, part, precision, threads):
+    import openvino
+    core = openvino.Core()
+    net = core.read_model(folder / (f"{part}.int8.xml" if precision == "int8" else f"{part}.xml"))
+    compiled = core.compile_model(net, "CPU", {"PERFORMANCE_HINT": "LATENCY", "NUM_STREAMS": "1", "INFERENCE_NUM_THREADS": str(threads),
+                                               "INFERENCE_PRECISION_HINT": "bf16" if precision == "bf16" else "f32"})
+    request, given = compiled.create_infer_request(), list(inputs_of(part).values())
+
+    def run():
+        request.infer(given, share_inputs=True)
+        return request.get_output_tensor(0).data
+    return run
+
+
+def open_libaccel(folder, part, precision, threads):
+    import accel
+    model = accel.Model(str(folder / part), device="cpu", precision=precision, context=accel.Context(threads=threads))
+    given = inputs_of(part)
+    return lambda: model.run(**given)["sample"]
+
+
+def worker(folder, part, peer, precision, threads):
+    run = globals()["open_" + peer](folder, part, precision, threads)
+    np.save(folder / f"{part}.{peer}.{precision}.npy", np.asarray(run()))
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        begin = time.perf_counter()
+        run()
+        print(json.dumps([time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]), flush=True)
+
+
+def far(output, reference):
+    return float(np.linalg.norm(output - reference) / np.linalg.norm(reference))
+
+
+def run(folder, options):
+    print("| part | threads | precision | peer | median s | fastest | off | peak MiB | peer over libaccel |\n|---|---|---|---|---|---|---|---|---|")
+    for part in options.parts:
+        for threads in map(int, options.threads.split(",")):
+            for precision in options.precisions.split(","):
+                measure(folder, part, precision, threads, options)
+
+
+def measure(folder, part, precision, threads, options):
+    peers = {}
+    for peer in options.peers.split(","):
+        if peer == "torch" and precision == "int8" or peer == "openvino" and precision == "int8" and not (folder / f"{part}.int8.xml").exists():
+            continue
+        words = [sys.executable, __file__, "worker", str(folder), part, "--peers", peer, "--precisions", precision, "--threads", str(threads)]
+        peers[peer] = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, "OMP_NUM_THREADS": str(threads)})
+        if peers[peer].stdout.readline().strip() != "ready":
+            raise SystemExit(f"{peer} did not load {part} at {precision}")
+    times, peak = {peer: [] for peer in peers}, {}
+    order = list(peers)
+    for turn in range(options.rounds):
+        for peer in order[turn % len(order):] + order[:turn % len(order)]:
+            peers[peer].stdin.write("\n")
+            peers[peer].stdin.flush()
+            took, peak[peer] = json.loads(peers[peer].stdout.readline())
+            times[peer].append(took)
+    for process in peers.values():
+        process.communicate()
+    reference = folder / f"{part}.torch.fp32.npy"
+    for peer in order:
+        off = far(np.load(folder / f"{part}.{peer}.{precision}.npy"), np.load(reference)) if reference.exists() else float("nan")
+        ratio = statistics.median(times[peer]) / statistics.median(times["libaccel"]) if "libaccel" in times else float("nan")
+        print(f"| {part} | {threads} | {precision} | {peer} | {statistics.median(times[peer]):.3f} | {min(times[peer]):.3f} | {off:.1e} | {peak[peer]:.0f} | {ratio:.2f} |",
+              flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("command", choices=("prepare", "run", "worker"))
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("parts", nargs="*", default=list(PARTS))
+    parser.add_argument("--precisions", default="fp32,bf16,int8")
+    parser.add_argument("--threads", default="1,2")
+    parser.add_argument("--peers", default="libaccel,torch,openvino")
+    parser.add_argument("--rounds", type=int, default=5)
+    options = parser.parse_args()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    if options.command == "prepare":
+        prepare(options.folder, options.parts)
+    elif options.command == "run":
+        run(options.folder, options)
+    else:
+        worker(options.folder, options.parts[0], options.peers, options.precisions, int(options.threads))
+
+
+if __name__ == "__main__":
+    main()
