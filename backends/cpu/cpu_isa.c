@@ -9,6 +9,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 /* What the system saves on a context switch (xgetbv); 0 when it does not say. */
 static uint64_t saved_state(void) {
@@ -20,12 +22,20 @@ static uint64_t saved_state(void) {
 
 static bool has_bits(uint32_t word, uint32_t bits) { return (word & bits) == bits; }
 
+/* Tile registers are large, so Linux lets a process use them when it has asked once
+ * (Documentation/arch/x86/xstate.rst); refused where a thread's alternate signal stack is too small
+ * for them. */
+static bool may_use_tiles(void) {
+  enum { REQUEST_PERMISSION = 0x1023, TILE_DATA = 18 };
+  return syscall(SYS_arch_prctl, REQUEST_PERMISSION, TILE_DATA) == 0;
+}
+
 static bool has_isa(cpu_isa isa) {
-  uint32_t a, b, c, d, features, leaf7_b, leaf7_c, leaf7_1a = 0;
+  uint32_t a, b, c, d, features, leaf7_b, leaf7_c, leaf7_d, leaf7_1a = 0;
   if (isa == CPU_ISA_SCALAR) return true;
   if (isa == CPU_ISA_NEON || isa == CPU_ISA_NEONDOT) return false;
   if (!__get_cpuid(1, &a, &b, &features, &d) ||
-      !__get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &d))
+      !__get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &leaf7_d))
     return false;
   if (a >= 1) __get_cpuid_count(7, 1, &leaf7_1a, &b, &c, &d);
   uint64_t saved = saved_state();
@@ -42,6 +52,9 @@ static bool has_isa(cpu_isa isa) {
       return avx512;
     case CPU_ISA_AVX512VNNI:
       return avx512 && has_bits(leaf7_c, 1u << 11);
+    case CPU_ISA_AMX: /* bf16, tiles, int8; both parts of the tiles' state */
+      return has_isa(CPU_ISA_AVX512BF16) && has_bits(leaf7_d, 1u << 22 | 1u << 24 | 1u << 25) &&
+             (saved & 0x60000) == 0x60000 && may_use_tiles();
     default: /* AVX512BF16; its kernels use VNNI and VBMI, too */
       return avx512 && has_bits(leaf7_c, 1u << 11 | 1u << 1) && has_bits(leaf7_1a, 1u << 5);
   }
@@ -96,8 +109,8 @@ int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]) {
 }
 
 const char *cpu_isa_name(cpu_isa isa) {
-  static const char *const names[CPU_ISA_COUNT] = {"scalar",  "neon",   "neondot",    "avx2",
-                                                   "avxvnni", "avx512", "avx512vnni", "avx512bf16"};
+  static const char *const names[CPU_ISA_COUNT] = {
+      "scalar", "neon", "neondot", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"};
   return names[isa];
 }
 
@@ -122,7 +135,9 @@ cpu_isa cpu_isa_choose(char *refused, size_t size) {
 void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
   memset(out, 0, sizeof *out);
   bool allowed[CPU_ISA_COUNT];
-  for (int i = 0; i < CPU_ISA_COUNT; i++) allowed[i] = i <= (int)isa && runs_isa((cpu_isa)i);
+  for (int i = 0; i < CPU_ISA_COUNT; i++)
+    allowed[i] =
+        i <= (int)isa && runs_isa((cpu_isa)i) && (i == (int)isa || cached_answer((cpu_isa)i, true));
   out->isa = isa;
 #define ALLOWED(ISA) allowed[CPU_ISA_##ISA]
 #define CPU_LINEAR(layout, dtype, height, width, from, ISA, name) \

@@ -35,10 +35,10 @@ accel__isa accel__isa_choose(void) {
   static const struct {
     const char *word;
     accel__isa isa;
-  } words[] = {{"scalar", ACCEL__ISA_SCALAR},    {"openblas", ACCEL__ISA_SCALAR},
-               {"avx2", ACCEL__ISA_AVX2},        {"avxvnni", ACCEL__ISA_AVX2},
-               {"avx512", ACCEL__ISA_AVX512},    {"avx512vnni", ACCEL__ISA_AVX512},
-               {"avx512bf16", ACCEL__ISA_AVX512}};
+  } words[] = {{"scalar", ACCEL__ISA_SCALAR},     {"openblas", ACCEL__ISA_SCALAR},
+               {"avx2", ACCEL__ISA_AVX2},         {"avxvnni", ACCEL__ISA_AVX2},
+               {"avx512", ACCEL__ISA_AVX512},     {"avx512vnni", ACCEL__ISA_AVX512},
+               {"avx512bf16", ACCEL__ISA_AVX512}, {"amx", ACCEL__ISA_AVX512}};
   accel__isa list[ACCEL__ISA_COUNT];
   accel__isa_list(list);
   const char *wanted = accel__env("ACCEL_ISA");

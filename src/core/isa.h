@@ -22,7 +22,7 @@ int accel__isa_list(accel__isa list[ACCEL__ISA_COUNT]);
 /* "scalar", "avx2" or "avx512": how the variable ACCEL_ISA names it. */
 const char *accel__isa_name(accel__isa isa);
 /* The newest that this machine runs, or what ACCEL_ISA names.  The CPU plugin's finer words mean
- * the set that they belong to (avxvnni: AVX2; avx512vnni, avx512bf16: AVX-512; openblas: scalar).
+ * the set that they belong to (avxvnni: AVX2; avx512vnni, avx512bf16, amx: AVX-512; openblas: scalar).
  * A word that is unknown, or names what this machine does not run, changes nothing here: the CPU
  * plugin reports it.  Reads the environment at every call; may be called from any thread. */
 accel__isa accel__isa_choose(void);

@@ -34,6 +34,7 @@ typedef enum cpu_isa {
   CPU_ISA_AVX512, /* F, DQ, BW, VL */
   CPU_ISA_AVX512VNNI,
   CPU_ISA_AVX512BF16,
+  CPU_ISA_AMX, /* bf16 and int8, on processors that have AVX-512 BF16, too */
   CPU_ISA_COUNT
 } cpu_isa;
 

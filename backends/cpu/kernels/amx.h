@@ -1,0 +1,77 @@
+/* amx.h - Intel's matrix extensions (AMX): eight tile registers of up to 16 rows of 64 bytes, and
+ * c[16][16] += a[16][k] b[k][16] as one instruction, for 32 k of bf16 or 64 k of 8-bit codes.
+ *
+ * Products here use the registers in one way: sums in 0 to 3, rows of a in 4 and 5, b in 6 and 7.
+ * b lies in memory as panels do: [k / n][32 columns][n] where n elements make 32 bits. */
+#ifndef ACCEL_CPU_AMX_H
+#define ACCEL_CPU_AMX_H
+
+#include <immintrin.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <string.h>
+
+enum {
+  AMX_ROWS = 16,                         /* of a tile register */
+  AMX_BYTES = 64,                        /* of a row of it */
+  AMX_PANEL = 2 * AMX_BYTES,             /* bytes of a row of b, both registers' */
+  AMX_STEP_BYTES = AMX_ROWS * AMX_PANEL, /* of b in one step of k: as many as AMX_BYTES of a have */
+  AMX_TILE = 2 * AMX_ROWS                /* rows and columns of the result that stay in registers */
+};
+
+typedef struct amx_config {
+  uint8_t palette, start_row, reserved[14];
+  uint16_t row_bytes[16];
+  uint8_t rows[16];
+} amx_config;
+
+/* Sums and rows of a for `rows` rows of the result, at most AMX_TILE: those of the second half in
+ * registers 2, 3 and 5.  What the registers hold is lost. */
+static inline void amx_configure(int64_t rows) {
+  const uint8_t first = (uint8_t)(rows < AMX_ROWS ? rows : AMX_ROWS),
+                second = (uint8_t)rows - first;
+  amx_config c = {.palette = 1};
+  for (int i = 0; i < 8; i++) c.row_bytes[i] = AMX_BYTES;
+  c.rows[0] = c.rows[1] = c.rows[4] = first;
+  c.rows[2] = c.rows[3] = c.rows[5] = second ? second : first;
+  c.rows[6] = c.rows[7] = AMX_ROWS;
+  _tile_loadconfig(&c);
+}
+
+static inline void amx_zero(void) {
+  _tile_zero(0);
+  _tile_zero(1);
+  _tile_zero(2);
+  _tile_zero(3);
+}
+
+/* The sums to c [rows][AMX_TILE], elements of 32 bits. */
+static inline void amx_store(void *c, bool second) {
+  char *to = c;
+  _tile_stored(0, to, AMX_PANEL);
+  _tile_stored(1, to + AMX_BYTES, AMX_PANEL);
+  if (!second) return;
+  _tile_stored(2, to + AMX_STEP_BYTES, AMX_PANEL);
+  _tile_stored(3, to + AMX_STEP_BYTES + AMX_BYTES, AMX_PANEL);
+}
+
+/* One step of k: a has rows lda bytes apart; b AMX_STEP_BYTES. */
+#define AMX_MULTIPLY(product, a, lda, b, second)           \
+  do {                                                     \
+    _tile_loadd(6, b, AMX_PANEL);                          \
+    _tile_loadd(4, a, lda);                                \
+    _tile_loadd(7, (b) + AMX_BYTES, AMX_PANEL);            \
+    product(0, 4, 6);                                      \
+    if (second) _tile_loadd(5, (a) + AMX_ROWS * lda, lda); \
+    product(1, 4, 7);                                      \
+    if (second) product(2, 5, 6);                          \
+    if (second) product(3, 5, 7);                          \
+  } while (0)
+
+/* The last step of b, which has `rows` rows: zeros behind them. */
+static inline void amx_fill_up(const char *b, int64_t rows, char *to) {
+  memcpy(to, b, (size_t)(rows * AMX_PANEL));
+  memset(to + rows * AMX_PANEL, 0, (size_t)(AMX_STEP_BYTES - rows * AMX_PANEL));
+}
+
+#endif
