@@ -22,6 +22,13 @@
 
 #define GEMM_COLS    (GEMM_VECS * V)
 #define MICRO_UNROLL _Pragma("GCC unroll 32")
+#if !defined(DOT_MOST_CHAINS)
+#define DOT_MOST_CHAINS 4
+#endif
+/* Of loops over the rows of a tile: a tile's height is a constant, unless an ISA says otherwise. */
+#if !defined(DOT_UNROLL)
+#define DOT_UNROLL MICRO_UNROLL
+#endif
 /* Keeps the compiler from turning every row's address into a register of its own: there are too
  * few. */
 #define DOT_KEEP(pointer) __asm__("" : "+r"(pointer))
@@ -36,7 +43,7 @@ enum {
   /* bytes of four k of a panel */
   DOT_STEP = GEMM_COLS * 4,
   /* sums an element is cut into, at most */
-  DOT_CHAINS = 4,
+  DOT_CHAINS = DOT_MOST_CHAINS,
   /* a tile's fp32 sums beside those of its block */
   DOT_HOLDS = 2 * GEMM_ROWS * GEMM_VECS + GEMM_VECS + 2 <= V_REGISTERS
 };

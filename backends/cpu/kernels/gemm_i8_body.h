@@ -5,90 +5,10 @@
  * of k sums of codes are integers; a tile of y is
  *   sum_b factor[b] x_scale[b] (sum_k(code_x code_w) - x_zero[b] sum[b]),   sum[b] = sum_k(code_w).
  * With cpu_gemm.implicit_gemm the rows of x are windows of an image: conv_i8_body.h. */
-#include <stdbool.h>
-
-#include "kernels/kernels.h"
-#define V_GELU v_gelu_brief
-#include "kernels/math_body.h"
-#include "kernels/dot_body.h"
-#include "kernels/tile_body.h"
-#include "kernels/conv_i8_body.h"
-
-enum { ROUND = 4 }; /* steps */
+#include "kernels/gemm_i8_tile.h"
 
 /* The tile stays where it is: compilers else keep a second copy of it on the stack. */
 #define TILE_STAYS() __asm__ volatile("" ::: "memory")
-
-/* A row of y; in an implicit GEMM also its line, and which row of that it is. */
-typedef struct place {
-  int64_t row, line, at;
-} place;
-
-V_INLINE place place_of(const cpu_gemm *g, int64_t row) {
-  return g->implicit_gemm ? (place){row, row / g->implicit_gemm->line, row % g->implicit_gemm->line}
-                          : (place){.row = row};
-}
-V_INLINE void step_rows(const cpu_gemm *g, place *p, int64_t rows) {
-  p->row += rows;
-  p->at += rows;
-  if (g->implicit_gemm && p->at == g->implicit_gemm->line) p->line++, p->at = 0;
-}
-
-/* Where a tile's rows of x are; distances in bytes. */
-typedef struct source {
-  const uint8_t *x;
-  const char *scale;
-  /* zero: from a scale to its zero; of parted ones from the first to the first */
-  int64_t block, ldx, scale_row, zero;
-} source;
-
-V_INLINE source source_of(const cpu_gemm *g, const place *p) {
-  const cpu_implicit_gemm *w = g->implicit_gemm;
-  const uint8_t *x = g->x;
-  if (w)
-    return (source){
-        .x = x + p->line * w->line_bytes + p->at * g->ldx,
-        .scale = (const char *)(w->scale + p->line * w->scale_line + p->at * w->scale_row),
-        .block = w->block,
-        .ldx = g->ldx,
-        .scale_row = w->scale_row * (int64_t)sizeof(float),
-        .zero = w->zero ? (const char *)w->zero - (const char *)w->scale : 0};
-  const cpu_act_format read = cpu_act_format_beside(DOT_ACT, g->k, g->group);
-  x += p->row * g->ldx;
-  return (source){.x = x,
-                  .scale = (const char *)x + cpu_act_padded(g->k),
-                  .block = cpu_act_block(read),
-                  .ldx = g->ldx,
-                  .scale_row = g->ldx,
-                  .zero = cpu_act_blocks(read, g->k) * (int64_t)sizeof(float)};
-}
-
-/* One block of a tile: t += x_scale (sum_k(code_x code_w) - x_zero sum), times the factor where
- * blocks of a column have their own; sum[i] of row i.  t begins with the first.  What parted zeros
- * take is in the sums. */
-V_INLINE void add_block(const int rows, const bool own, const vi (*sum)[GEMM_VECS * DOT_CHAINS],
-                        const float *factors, const char *scale, int64_t scale_row, int64_t zero,
-                        bool first, float *tile) {
-  const bool parted = cpu_act_parted(DOT_ACT);
-  MICRO_UNROLL for (int i = 0; i < rows; i++) {
-    const char *at = scale + i * scale_row;
-    const vf s = float_at(at), z = parted ? v_zero() : float_at(at + zero);
-    MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
-      float *t = tile + i * GEMM_COLS + j * V;
-      vf value = i_float(sum[i][j * DOT_CHAINS]);
-      if (!parted) value = v_fnma(z, v_load(factors + GEMM_COLS + j * V), value);
-      if (own) value = v_mul(v_load(factors + j * V), value);
-      v_store(t, first ? v_mul(s, value) : v_fma(s, value, v_load(t)));
-    }
-  }
-}
-
-/* A tile whose blocks left out the factors. */
-V_INLINE void multiply_tile(const int rows, const float *factors, float *tile) {
-  MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) {
-    v_store(tile + i * V, v_mul(v_load(factors + i % GEMM_VECS * V), v_load(tile + i * V)));
-  }
-}
 
 #if defined(DOT_TIMES)
 /* A block whose rows have steps: sums begin with what x's zeros take, and words of two products are
@@ -129,7 +49,7 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const 
   const cpu_implicit_gemm *windows = g->implicit_gemm;
   const char *w = panel;
   if (g->k <= 0) {
-    MICRO_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) { v_store(tile + i * V, v_zero()); }
+    DOT_UNROLL for (int i = 0; i < rows * GEMM_VECS; i++) { v_store(tile + i * V, v_zero()); }
   }
   for (int64_t b = 0, left = g->k; left > 0; b++, left -= from.block) {
     const int64_t k = left < from.block ? left : from.block, steps = (k + 15) / 16 * 4,
@@ -154,7 +74,7 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const 
     prefetch_at += steps / ROUND * prefetch_step;
     if (windows) {
       int32_t sums[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
-      MICRO_UNROLL for (int i = 0; i < rows; i++) {
+      DOT_UNROLL for (int i = 0; i < rows; i++) {
         MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++)
             i_store(sums + i * GEMM_COLS + j * V, sum[i][j * DOT_CHAINS]);
       }
@@ -184,60 +104,15 @@ typedef void tile_fn(const cpu_gemm *g, const place *p, const char *panel, int64
   }
 DOT_TILES
 
-/* Register tiles that share one pass over the panels: 64 KiB of x, but not fewer than 56 rows,
- * which would fetch w too often. */
-static int64_t block_tiles(const cpu_gemm *g, int64_t tiles) {
-  int64_t wanted = 65536 / (g->k ? g->k : 1) / GEMM_ROWS,
-          blocks = tiles / (wanted < 56 / GEMM_ROWS ? 56 / GEMM_ROWS : wanted);
-  return blocks > 1 ? (tiles + blocks - 1) / blocks : tiles;
+V_INLINE void run_tile(int64_t rows, const cpu_gemm *g, const place *p, const char *panel,
+                       int64_t col, epilogue_kind kind, bool first_panel, float *tile,
+                       const char *prefetch_at, int64_t step) {
+  tile_of[rows](g, p, panel, col, kind, first_panel, tile, prefetch_at, step);
 }
-
-/* Height of the tile there: those of an implicit GEMM keep to a line. */
-static inline int64_t height_at(const cpu_gemm *g, const place *p, int64_t row_end) {
-  const int64_t left = row_end - p->row,
-                line = g->implicit_gemm ? g->implicit_gemm->line - p->at : left;
-  return dot_height(line < left ? line : left);
-}
-
-static int64_t tiles_in(const cpu_gemm *g, place p, int64_t row_end) {
-  int64_t tiles = 0;
-  for (; p.row < row_end; tiles++) step_rows(g, &p, height_at(g, &p, row_end));
-  return tiles;
-}
-
-/* Panels that only FEW_ROWS rows read pass through the cache once: they are prefetched FAR bytes
- * ahead. */
-enum { FEW_ROWS = 4, FAR = 4096 };
+V_INLINE void set_height(int64_t *height, int64_t rows) { *height = rows; }
+#include "kernels/gemm_i8_walk.h"
 
 void DOT_NAME(i8, linear, GEMM_TILE)(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
                                      int64_t panel_end) {
-  float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
-  const char *w = g->w;
-  const bool few = row_end - row <= FEW_ROWS;
-  const epilogue_kind kind = epilogue_of(g);
-  place from = place_of(g, row);
-  while (from.row < row_end) {
-    const int64_t tiles = block_tiles(g, tiles_in(g, from, row_end)),
-                  step = ROUND * DOT_STEP / tiles;
-    place stop = from;
-    for (int64_t p = panel; p < panel_end; p++) {
-      const int64_t col = stores_directly(g, p * GEMM_COLS) ? p * GEMM_COLS : -1;
-      stop = from;
-      for (int64_t t = 0; t < tiles; t++) { /* each tile brings its part of the next panel */
-        const char *prefetch_at = few ? w + p * g->panel_bytes + FAR
-                                      : w + (p + 1) * g->panel_bytes + t * step * (g->k / 16);
-        const int64_t rows = height_at(g, &stop, row_end);
-        if (col < 0 && !few) prefetch_result(g, stop.row, rows, p);
-        tile_of[rows](g, &stop, w + p * g->panel_bytes, col, kind, p == panel, tile, prefetch_at,
-                      step);
-        if (col < 0 && g->implicit_gemm)
-          finish_implicit(g, tile, stop.row, rows, p, p == panel);
-        else if (col < 0)
-          finish(g, tile, stop.row, rows, p);
-        step_rows(g, &stop, rows);
-      }
-    }
-    if (panel >= panel_end) return;
-    from = stop;
-  }
+  walk(g, row, row_end, panel, panel_end);
 }

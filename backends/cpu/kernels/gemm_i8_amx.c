@@ -1,0 +1,92 @@
+/* gemm_i8_amx.c - linear over int8 weights for AMX: panels, rows of codes and the arithmetic around
+ * the integer sums are those of gemm_i8_avx512vnni.c, and so are the results, bit for bit. */
+#include "kernels/dot_amx.h"
+
+#define DOT_ACT   CPU_ACT_U8B
+#define GEMM_ROWS AMX_TILE
+#define GEMM_VECS 2
+#include "kernels/gemm_i8_tile.h"
+
+_Static_assert((int)GEMM_COLS == (int)AMX_TILE && (int)DOT_STEP == (int)AMX_PANEL, "one panel");
+
+typedef vi tile_sums[AMX_TILE][GEMM_VECS];
+
+/* The last codes of a block, `count` of each row: their own memory, for a step reads AMX_BYTES. */
+static void copy_codes(const uint8_t *x, int64_t ldx, int64_t rows, int64_t count, uint8_t *to) {
+  for (int64_t i = 0; i < rows; i++) memcpy(to + i * AMX_BYTES, x + i * ldx, (size_t)count);
+}
+
+/* Sums of k codes. */
+V_INLINE void sum_block(const bool second, const int64_t rows, int64_t k, const uint8_t *x,
+                        int64_t ldx, bool padded, const char *w, const char *prefetch_at,
+                        int64_t prefetch_step, tile_sums sum) {
+  amx_zero();
+  for (; k >= AMX_BYTES; k -= AMX_BYTES, x += AMX_BYTES, w += AMX_STEP_BYTES) {
+    for (int r = 0; r < AMX_BYTES / 4 / ROUND; r++, prefetch_at += prefetch_step)
+      for (int64_t i = 0; i < prefetch_step || i < 128; i += 64) v_prefetch_far(prefetch_at + i);
+    AMX_MULTIPLY(_tile_dpbusd, x, ldx, w, second);
+  }
+  if (k > 0) {
+    char last[AMX_STEP_BYTES] __attribute__((aligned(64)));
+    uint8_t codes[AMX_TILE * AMX_BYTES] __attribute__((aligned(64)));
+    amx_fill_up(w, (k + 15) / 16 * 4, last);
+    if (!padded) {
+      copy_codes(x, ldx, rows, k, codes);
+      x = codes;
+      ldx = AMX_BYTES;
+    }
+    AMX_MULTIPLY(_tile_dpbusd, x, ldx, last, second);
+  }
+  amx_store(sum, second);
+}
+
+/* As multiply() of gemm_i8_body.h. */
+static void run_tile(int64_t rows, const cpu_gemm *g, const place *p, const char *panel,
+                     int64_t col, epilogue_kind kind, bool first_panel, float *tile,
+                     const char *prefetch_at, int64_t prefetch_step) {
+  const source from = source_of(g, p);
+  const cpu_implicit_gemm *windows = g->implicit_gemm;
+  const char *w = panel;
+  tile_sums sum;
+  if (g->k <= 0) memset(tile, 0, (size_t)(rows * GEMM_COLS) * sizeof *tile);
+  for (int64_t b = 0, left = g->k; left > 0; b++, left -= from.block) {
+    const int64_t k = left < from.block ? left : from.block, steps = (k + 15) / 16 * 4,
+                  scale_at = windows ? windows->scale_at[b] : b;
+    const uint8_t *x = from.x + (windows ? windows->x_at[b] : b * from.block);
+    const float *factors = (const float *)(const void *)w;
+    const char *scale = from.scale + scale_at * (int64_t)sizeof(float);
+    w += GEMM_COLS * cpu_i8_head(false, k);
+    if (rows > AMX_ROWS)
+      sum_block(true, rows, k, x, from.ldx, !windows, w, prefetch_at, prefetch_step, sum);
+    else
+      sum_block(false, rows, k, x, from.ldx, !windows, w, prefetch_at, prefetch_step, sum);
+    w += steps * DOT_STEP;
+    prefetch_at += steps / ROUND * prefetch_step;
+    if (windows) {
+      finish_block(kind,
+                   &(block_at){g, factors, scale, from.scale_row, from.zero, p->row, col, b == 0,
+                               left == k, first_panel},
+                   rows, (const int32_t *)sum, tile);
+      continue;
+    }
+    add_block((int)rows, g->group != 0, sum, factors, scale, from.scale_row, from.zero, b == 0,
+              tile);
+    if (left == k && !g->group) multiply_tile((int)rows, factors, tile);
+  }
+}
+
+static void set_height(int64_t *height, int64_t rows) {
+  if (rows && rows != *height) amx_configure(rows);
+  if (!rows && *height) _tile_release();
+  *height = rows;
+}
+#include "kernels/gemm_i8_walk.h"
+
+/* Pictures whose windows consist of parts of a few codes are left to vectors. */
+void accel_i8_linear_32x32__amx(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
+                                int64_t panel_end) {
+  if (g->implicit_gemm && g->implicit_gemm->part)
+    accel_i8_linear_14x32__avx512vnni(g, row, row_end, panel, panel_end);
+  else
+    walk(g, row, row_end, panel, panel_end);
+}
