@@ -110,8 +110,9 @@ static void take_parts(const accel_plugin_node *n, const accel_plugin_weight *w,
 static bool as_words(const accel_plugin_node *n, const accel_plugin_weight *w, const cpu_conv *c,
                      const cpu_kernels *k) {
   const cpu_linear_kernel *linear = &k->linear[CPU_LAYOUT_I8];
-  return k->winograd_i16 && linear->x == CPU_ACT_U8B && cpu_conv_window(n, w->dim, w->rank) == 4 &&
-         c->rows % linear->cols == 0 && w->dim[1] % CPU_WINOGRAD_WORDS == 0;
+  return k->winograd_i16 && !k->tile_registers && linear->x == CPU_ACT_U8B &&
+         cpu_conv_window(n, w->dim, w->rank) == 4 && c->rows % linear->cols == 0 &&
+         w->dim[1] % CPU_WINOGRAD_WORDS == 0;
 }
 
 /* Tiles as equal in height as whole rows allow. */
@@ -121,6 +122,11 @@ static void cut_tiles(cpu_conv *c, const cpu_kernels *k) {
     c->height = p.cols;
     c->tiles = (c->rows + p.cols - 1) / p.cols;
     c->panel_bytes = cpu_i8_panel_bytes(&p);
+    return;
+  }
+  if (c->unit > 1) {
+    c->height = CPU_PAIRS_ROWS;
+    c->tiles = (c->rows + CPU_PAIRS_ROWS - 1) / CPU_PAIRS_ROWS;
     return;
   }
   int64_t tiles = (c->rows + k->tile_rows - 1) / k->tile_rows;
@@ -198,7 +204,8 @@ static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_pl
 
 /* Element k of row i of a tile in pairs; the last k of an odd number is followed by zero. */
 static void put_pair(const cpu_conv *c, float *tile, int64_t k, int64_t i, float value) {
-  uint16_t *pair = (uint16_t *)(tile + k / 2 * c->height + i);
+  const int64_t at = k / 2;
+  uint16_t *pair = (uint16_t *)(tile + (at / c->unit * c->height + i) * c->unit + at % c->unit);
   pair[k % 2] = accel_f32_to_bf16(value);
   if (k % 2 == 0) pair[1] = 0;
 }
@@ -246,6 +253,7 @@ static int32_t pack_tile(const packing *p, int64_t index, float *rows, accel_plu
     return ACCEL_PLUGIN_OK;
   }
   int32_t rc = read_rows(p, group * c->rows + row, have, rows, error);
+  if (c->unit > 1) memset(to, 0, (size_t)(cpu_conv_depth(c) * c->height) * sizeof *to);
   for (int64_t k = 0; !rc && k < c->k; k++)
     for (int64_t i = 0; i < c->height; i++) {
       const float value = i < have ? rows[i * c->k + k] : 0.0f;
@@ -340,6 +348,7 @@ static int32_t add_block(const cpu_load *load, cpu_conv *c, cpu_blocks *blocks,
                            c->w,
                            c->layout,
                            c->pairs,
+                           c->unit,
                            c->groups,
                            c->rows,
                            c->k,
@@ -376,23 +385,32 @@ static bool fits_pairs(const accel_plugin_format *format) {
   return format->store == ACCEL_PLUGIN_BF16 || format->store == ACCEL_PLUGIN_I8;
 }
 
+/* Groups of few rows would leave most of a tile register empty. */
+static bool takes_pairs(const cpu_conv *c, const accel_plugin_format *format,
+                        const cpu_kernels *kernels) {
+  return fits_pairs(format) && kernels->conv_pairs &&
+         (!kernels->tile_registers || c->rows >= CPU_PAIRS_ROWS / 2);
+}
+
 /* What a described node keeps of its weight in `format`: layout and size. */
 static void choose_layout(const accel_plugin_program *p, const accel_plugin_node *n,
                           const cpu_kernels *kernels, const accel_plugin_format *format,
                           cpu_conv *c) {
   const accel_plugin_weight *w = &p->weight[c->w];
   const int64_t window = cpu_conv_window(n, w->dim, w->rank);
+  const bool tiles = kernels->tile_registers, pairs = takes_pairs(c, format, kernels);
   c->block = block_of(n, w, c->k);
+  c->unit = 1;
   if (runs_in_int8(n, c, format, kernels)) {
     c->layout = CPU_CONV_I8;
     take_parts(n, w, c);
-  } else if (window) {
+  } else if (window && !(pairs && tiles)) {
     c->layout = CPU_CONV_WINOGRAD;
     c->n = window;
     c->k = w->dim[1];
   }
-  c->pairs = fits_pairs(format) && kernels->conv_pairs &&
-             (c->layout == CPU_CONV_TILES || c->layout == CPU_CONV_WINOGRAD);
+  c->pairs = pairs && (c->layout == CPU_CONV_TILES || c->layout == CPU_CONV_WINOGRAD);
+  if (c->pairs && tiles) c->unit = CPU_PAIRS_UNIT;
   if (c->pairs && window) c->n = 2; /* transforms to 4x4 would enlarge what is rounded */
   cut_tiles(c, kernels);
   if (c->layout == CPU_CONV_I8 && as_words(n, w, c, kernels))

@@ -150,6 +150,8 @@ void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
 #define CPU_KERNEL(slot, op, tile, ISA, name) \
   if (ALLOWED(ISA) && !out->slot) out->slot = accel_f32_##op##_##tile##__##name;
 #include "kernels/cpu_kernels.def"
+  out->tile_registers = allowed[CPU_ISA_AMX];
+  if (out->tile_registers) out->winograd_pairs = NULL;
   out->tile_rows = out->linear[CPU_LAYOUT_F32].rows;
   out->panel_cols = out->linear[CPU_LAYOUT_F32].cols;
   out->vector = out->panel_cols / 2; /* fp32 tiles are two vectors wide */

@@ -62,15 +62,17 @@ static double under(const kit_plane *p, const float *x, int64_t oy, int64_t ox, 
 
 /* w[rows][k] as tiles of fp32, or of pairs of bf16. */
 static float *pack_conv(const float *w, int64_t rows, int64_t k, int64_t height, bool pairs) {
-  const int64_t tiles = (rows + height - 1) / height, depth = pairs ? (k + 1) / 2 : k;
+  const int64_t unit = pairs && kernels.tile_registers ? CPU_PAIRS_UNIT : 1,
+                tiles = (rows + height - 1) / height,
+                depth = pairs ? ((k + 1) / 2 + unit - 1) / unit * unit : k;
   float *packed = guard(tiles * depth * height);
   for (int64_t t = 0; t < tiles; t++)
     for (int64_t j = 0; j < (pairs ? 2 * depth : k); j++)
       for (int64_t i = 0; i < height; i++) {
         const float v = j < k && t * height + i < rows ? w[(t * height + i) * k + j] : 0.0f;
         if (pairs)
-          ((uint16_t *)packed)[((t * depth + j / 2) * height + i) * 2 + j % 2] =
-              accel_f32_to_bf16(v);
+          ((uint16_t *)packed)[((t * depth / unit + j / 2 / unit) * height + i) * unit * 2 +
+                               j / 2 % unit * 2 + j % 2] = accel_f32_to_bf16(v);
         else
           packed[(t * k + j) * height + i] = v;
       }
@@ -93,6 +95,7 @@ static void check_conv(cpu_conv_fn *run, bool pairs) {
     cpu_conv_gemm g = {.plane = p, .rows = rows, .k = channels * taps, .ldy = cpu_area(p.out)};
     int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
     g.height = (rows + tiles - 1) / tiles;
+    if (pairs && kernels.tile_registers) g.height = CPU_PAIRS_ROWS;
     tiles = (rows + g.height - 1) / g.height;
     float *w = filled(rows * g.k), *x = filled(channels * cpu_area(p.in)), *y = guard(rows * g.ldy),
           *again = guard(rows * g.ldy);

@@ -6,6 +6,7 @@
  * every tile of w passes over them.  The tile is the one of micro_body.h with the roles of rows and
  * columns swapped: rows are output channels. */
 #include <stdbool.h>
+#include <string.h>
 
 #include "kernels/kernels.h"
 #include "kernels/micro_body.h"
@@ -17,6 +18,17 @@
 #define CONV_ADD(sum, a, b) *(sum) = v_fma(a, b, *(sum))
 #define CONV_ACTIVATE       CPU_NAME(activate, row)
 #endif
+/* Elements that a tile takes at a time: columns are filled up to a multiple with zeros, and so is w,
+ * [k / UNIT][height][UNIT] then.  CONV_BEGIN(rows) comes before tiles of a height, CONV_END() behind
+ * all. */
+#if !defined(CONV_UNIT)
+#define CONV_UNIT        1
+#define CONV_BEGIN(rows) (void)0
+#define CONV_END()       (void)0
+#endif
+static inline int64_t conv_depth(int64_t n) {
+  return (micro_depth(n) + CONV_UNIT - 1) / CONV_UNIT * CONV_UNIT;
+}
 
 /* ---- columns ---- */
 
@@ -46,8 +58,8 @@ static bool is_plain(const kit_plane *p) {
  * are asked for early: each lies in a page of its own. */
 enum { PLAIN_AHEAD = 4 };
 static void lay_plain(const float *x, int64_t ldx, int64_t count, int64_t pixels, float *to) {
-  const int64_t depth = micro_depth(count);
-  for (int64_t k = 0; k < depth; k++, x += MICRO_PER * ldx) {
+  const int64_t depth = conv_depth(count);
+  for (int64_t k = 0; k < micro_depth(count); k++, x += MICRO_PER * ldx) {
     const bool alone = MICRO_PER * k + 1 == count; /* the last of an odd number of k */
     for (int64_t p = 0; p < pixels; p += GEMM_COLS) {
       float *panel = to + p * depth + k * GEMM_COLS;
@@ -98,6 +110,7 @@ typedef struct conv_end {
   bool relu;
 } conv_end;
 
+#if CONV_UNIT == 1
 /* to[rows][ldt] = a b, added to from[rows][ldf] unless that is NULL; a[k] at stride `step` and b[k]
  * at stride `next`, of which `vecs` vectors count; then bias, residual and activation of `end`
  * unless that is NULL. */
@@ -185,6 +198,18 @@ static const conv_tile_fn conv_tile_of[GEMM_ROWS + 1][GEMM_VECS] = {
 };
 /* clang-format on */
 
+V_INLINE void conv_run_tile(int64_t rows, bool wide, int64_t k_count, const float *a, int64_t step,
+                            const float *b, int64_t next, const float *from, int64_t ldf, float *to,
+                            int64_t ldt, const conv_end *end) {
+  conv_tile_of[rows][wide](k_count, a, step, b, next, from, ldf, to, ldt, end);
+}
+#else
+/* The same of any height up to GEMM_ROWS, one vector or all of them. */
+static void conv_run_tile(int64_t rows, bool wide, int64_t k_count, const float *a, int64_t step,
+                          const float *b, int64_t next, const float *from, int64_t ldf, float *to,
+                          int64_t ldt, const conv_end *end);
+#endif
+
 static bool in_registers(int32_t act) {
   return act == ACCEL_PLUGIN_ACT_NONE || act == ACCEL_PLUGIN_ACT_RELU;
 }
@@ -208,8 +233,8 @@ static void conv_part(const cpu_conv_gemm *g, const float *w, int64_t count, con
                 j < cols ? v_loadn(end->residual + i * g->ldy + j, cols - j) : v_zero());
     last.residual = r;
   }
-  conv_tile_of[rows][cols > V](count, w, g->height, columns, next, first ? NULL : t, GEMM_COLS, t,
-                               GEMM_COLS, end ? &last : NULL);
+  conv_run_tile(rows, cols > V, count, w, g->height, columns, next, first ? NULL : t, GEMM_COLS, t,
+                GEMM_COLS, end ? &last : NULL);
   for (int64_t i = 0; i < rows; i++)
     for (int64_t j = 0; j < cols; j += V)
       v_storen(y + i * g->ldy + j, v_load(t + i * GEMM_COLS + j), cols - j);
@@ -224,8 +249,8 @@ static void conv_panel(const cpu_conv_gemm *g, const float *w, int64_t count, co
                         .residual = g->residual ? g->residual + row * g->ldy + pixel : NULL,
                         .relu = g->act == ACCEL_PLUGIN_ACT_RELU};
   if (cols % V == 0)
-    conv_tile_of[rows][cols > V](count, w, g->height, columns, next, first ? NULL : y, g->ldy, y,
-                                 g->ldy, last ? &end : NULL);
+    conv_run_tile(rows, cols > V, count, w, g->height, columns, next, first ? NULL : y, g->ldy, y,
+                  g->ldy, last ? &end : NULL);
   else
     conv_part(g, w, count, columns, next, rows, y, cols, first, last ? &end : NULL);
   for (int64_t i = 0; i < rows && last && !in_registers(g->act); i++)
@@ -241,7 +266,7 @@ static int64_t sliding_pitch(const cpu_conv_gemm *g) {
   const int64_t pitch = CPU_CONV_PIXELS + (p->kernel[1] - 1) * p->dilation[1] + GEMM_COLS;
   const bool row =
       p->in[0] == 1 && p->out[0] == 1 && p->kernel[0] == 1 && !p->begin[0] && p->stride[1] == 1;
-  return row && p->kernel[1] >= SLIDING_TAPS && p->kernel[1] % MICRO_PER == 0 &&
+  return row && p->kernel[1] >= SLIDING_TAPS && p->kernel[1] % (MICRO_PER * CONV_UNIT) == 0 &&
                  g->k / p->kernel[1] * pitch <= CPU_CONV_WORKSPACE
              ? pitch
              : 0;
@@ -264,13 +289,14 @@ static void lay_row(const cpu_conv_gemm *g, int64_t channel, int64_t pixel, int6
 static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t tile,
                   int64_t tile_end, int64_t pitch, float *rows_of_x) {
   const kit_plane *p = &g->plane;
-  const int64_t taps = p->kernel[1], channels = g->k / taps, depth = micro_depth(g->k),
+  const int64_t taps = p->kernel[1], channels = g->k / taps, depth = conv_depth(g->k),
                 count = taps / MICRO_PER;
   for (int64_t c = 0; c < channels; c++) lay_row(g, c, pixel, pitch, rows_of_x + c * pitch);
   for (int64_t c = 0; c < channels; c++)
     for (int64_t i = tile; i < tile_end; i++) {
       const int64_t row = i * g->height,
                     rows = g->rows - row < g->height ? g->rows - row : g->height;
+      CONV_BEGIN(rows);
       for (int64_t at = pixel; at < stop; at += GEMM_COLS)
         conv_panel(g, g->w + (i * depth + c * count) * g->height, count,
                    rows_of_x + c * pitch + at - pixel, MICRO_PER * p->dilation[1], row, rows, at,
@@ -305,11 +331,14 @@ static void lay_columns(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int
                         int64_t k_end, float *to) {
   segment s[CPU_CONV_MOST];
   int first[CPU_CONV_MOST / GEMM_COLS + 2] = {0}, panels = 0;
-  const int64_t depth = micro_depth(k_end - k), size = g->plane.in[0] * g->plane.in[1],
+  const int64_t depth = conv_depth(k_end - k), size = g->plane.in[0] * g->plane.in[1],
                 taps = g->plane.kernel[0] * g->plane.kernel[1],
                 chunk = MICRO_PER == 1                  ? taps
                         : MICRO_PER * taps < CONV_CHUNK ? MICRO_PER * taps
                                                         : CONV_CHUNK;
+  for (int64_t p = 0, have = micro_depth(k_end - k); CONV_UNIT > 1 && p < stop - pixel;
+       p += GEMM_COLS)
+    memset(to + p * depth + have * GEMM_COLS, 0, (size_t)((depth - have) * GEMM_COLS) * sizeof *to);
   if (is_plain(&g->plane)) {
     const int64_t whole = (stop - pixel) / GEMM_COLS * GEMM_COLS;
     lay_plain(g->x + k * size + pixel, size, k_end - k, whole, to);
@@ -341,11 +370,12 @@ static int64_t block_pixels(int64_t left, int64_t count) {
 
 void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile,
                int64_t tile_end, float *workspace) {
-  const int64_t depth = micro_depth(g->k),
+  const int64_t depth = conv_depth(g->k), units = depth / CONV_UNIT,
                 steps = depth > 0 ? (depth + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1,
                 pitch = sliding_pitch(g),
                 block = pitch ? CPU_CONV_PIXELS
-                              : block_pixels(pixel_end - pixel, (depth + steps - 1) / steps);
+                              : block_pixels(pixel_end - pixel,
+                                             (units + steps - 1) / steps * CONV_UNIT);
   for (int64_t stop; pixel < pixel_end; pixel = stop) {
     stop = pixel + block < pixel_end ? pixel + block : pixel_end;
     if (pitch) {
@@ -353,12 +383,14 @@ void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t
       continue;
     }
     for (int64_t s = 0; s < steps; s++) { /* equal blocks of k */
-      const int64_t at = depth * s / steps, count = depth * (s + 1) / steps - at,
+      const int64_t at = units * s / steps * CONV_UNIT,
+                    count = units * (s + 1) / steps * CONV_UNIT - at,
                     k_end = MICRO_PER * (at + count) < g->k ? MICRO_PER * (at + count) : g->k;
       lay_columns(g, pixel, stop, MICRO_PER * at, k_end, workspace);
       for (int64_t i = tile; i < tile_end; i++) {
         const int64_t row = i * g->height,
                       rows = g->rows - row < g->height ? g->rows - row : g->height;
+        CONV_BEGIN(rows);
         for (int64_t p = pixel; p < stop; p += GEMM_COLS)
           conv_panel(g, g->w + (i * depth + at) * g->height, count, workspace + (p - pixel) * count,
                      GEMM_COLS, row, rows, p, stop - p < GEMM_COLS ? stop - p : GEMM_COLS, s == 0,
@@ -366,4 +398,5 @@ void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t
       }
     }
   }
+  CONV_END();
 }

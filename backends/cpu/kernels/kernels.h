@@ -292,8 +292,10 @@ typedef struct cpu_kernels {
   cpu_rope_fn *rope;
   cpu_conv_fn *conv;             /* ops.h */
   cpu_conv_pairs_fn *conv_pairs; /* NULL: bf16 is not multiplied faster here */
+  /* conv_pairs and int8 products use tile registers, beside which no Winograd transform pays */
+  bool tile_registers;
   cpu_winograd_fn *winograd;
-  cpu_winograd_pairs_fn *winograd_pairs; /* NULL where conv_pairs is */
+  cpu_winograd_pairs_fn *winograd_pairs; /* NULL where conv_pairs is, and beside tile registers */
   cpu_winograd_i16_fn *winograd_i16;     /* NULL: words are not multiplied fast here */
   cpu_depthwise_fn *depthwise;
   cpu_taps_fn *taps;

@@ -23,7 +23,8 @@ typedef struct cpu_conv_gemm {
   int64_t tiles, n;     /* of w, and n; cpu_winograd_fn only */
   const float *x;       /* [channels][in[0]][in[1]] */
   /* tiles [ceil(rows / height)][k][height], missing rows zero; pairs: [(k + 1) / 2][height][2]
-   * bf16 */
+   * bf16, or for tile registers (cpu_kernels), with zeros behind the last k,
+   * [(k + 1) / 2 / CPU_PAIRS_UNIT][CPU_PAIRS_ROWS][CPU_PAIRS_UNIT][2] */
   const float *w;
   float *y; /* [rows][ldy] */
   int64_t ldy;
@@ -38,6 +39,7 @@ enum {
    * not above MOST */
   CPU_CONV_MOST = 1024
 };
+enum { CPU_PAIRS_ROWS = 32, CPU_PAIRS_UNIT = 16 };
 enum { CPU_CONV_WORKSPACE = CPU_CONV_STEP * CPU_CONV_PIXELS }; /* floats */
 /* Pixels [pixel, pixel_end) of tiles [tile, tile_end). */
 typedef void cpu_conv_fn(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile,
