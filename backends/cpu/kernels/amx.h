@@ -38,6 +38,16 @@ static inline void amx_configure(int64_t rows) {
   _tile_loadconfig(&c);
 }
 
+/* Sums in 0 to 3 and a in 4 of at most AMX_ROWS rows, b in 5 to 7. */
+static inline void amx_configure_low(int64_t rows) {
+  amx_config c = {.palette = 1};
+  for (int i = 0; i < 8; i++) {
+    c.row_bytes[i] = AMX_BYTES;
+    c.rows[i] = (uint8_t)(i > 4 || rows > AMX_ROWS ? AMX_ROWS : rows);
+  }
+  _tile_loadconfig(&c);
+}
+
 static inline void amx_zero(void) {
   _tile_zero(0);
   _tile_zero(1);

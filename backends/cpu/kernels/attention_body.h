@@ -24,6 +24,28 @@
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
+/* ---- products ----
+ * An ISA with tile registers (attention_bf16_amx.c) defines ATTENTION_UNIT, the elements of k that
+ * it multiplies at a time, to which both factors are filled up with zeros; ATTENTION_PANELS, the
+ * panels that it multiplies at a time; attention_multiply; ATTENTION_BEGIN(rows), which comes before
+ * products of so many rows, and ATTENTION_END(), behind all. */
+#if !defined(ATTENTION_UNIT)
+#define ATTENTION_UNIT        1
+#define ATTENTION_PANELS      1
+#define ATTENTION_BEGIN(rows) (void)0
+#define ATTENTION_END()       (void)0
+/* c[rows, panels * GEMM_COLS] = a[rows, depth] b, panels `stride` floats apart. */
+static inline void attention_multiply(int64_t rows, int64_t depth, const float *a, int64_t lda,
+                                      const float *b, int64_t stride, int64_t panels, float *c,
+                                      int64_t ldc) {
+  (void)stride, (void)panels; /* one */
+  micro_of_rows[rows](depth, a, lda, b, c, ldc, b, 0);
+}
+#endif
+static inline int64_t attention_depth(int64_t n) {
+  return round_up(micro_depth(n), ATTENTION_UNIT);
+}
+
 /* ---- keys and values as fp32 ---- */
 
 /* Elements i .. of a row of `kv` elements, `left` of them there. */
@@ -58,6 +80,8 @@ V_INLINE void pack_keys(const int kv, const cpu_attention *a, int64_t j, float *
       for (int64_t i = 0; i < V && d + i < a->dk; i += MICRO_PER)
         v_store(panel + (d + i) / MICRO_PER * GEMM_COLS + c, MICRO_PAIR_UP(x[i], x[(i + 1) % V]));
     }
+    for (int64_t d = micro_depth(a->dk); d < attention_depth(a->dk); d++)
+      v_store(panel + d * GEMM_COLS + c, v_zero());
   }
 }
 
@@ -73,7 +97,8 @@ V_INLINE vf value_at(const int kv, const cpu_attention *a, int64_t j, int64_t to
  * next. */
 V_INLINE void pack_values(const int kv, const cpu_attention *a, int64_t from, int64_t to,
                           int64_t stride, float *panels) {
-  for (int64_t j = from; j < to; j += MICRO_PER)
+  const int64_t end = from + MICRO_PER * attention_depth(to - from);
+  for (int64_t j = from; j < end; j += MICRO_PER)
     for (int64_t c = 0; c < a->dv; c += GEMM_COLS) {
       float *at = panels + c / GEMM_COLS * stride + (j - from) / MICRO_PER * GEMM_COLS;
       MICRO_UNROLL for (int64_t i = 0; i < GEMM_COLS; i += V) {
@@ -86,12 +111,16 @@ V_INLINE void pack_values(const int kv, const cpu_attention *a, int64_t from, in
 /* c[rows, panels * GEMM_COLS] = a b, b packed */
 static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const float *b,
                     int64_t first, int64_t last, float *c, int64_t ldc) {
-  for (int64_t p = first; p < last; p++)
+  const int64_t stride = k * GEMM_COLS;
+  ATTENTION_BEGIN(rows);
+  for (int64_t p = first, panels; p < last; p += panels) {
+    panels = last - p < ATTENTION_PANELS ? last - p : ATTENTION_PANELS;
     for (int64_t i = 0, n; i < rows; i += n) {
       n = micro_height(rows - i);
-      micro_of_rows[n](k, a + i * lda, lda, b + p * k * GEMM_COLS, c + i * ldc + p * GEMM_COLS, ldc,
-                       b, 0);
+      attention_multiply(n, k, a + i * lda, lda, b + p * stride, stride, panels,
+                         c + i * ldc + p * GEMM_COLS, ldc);
     }
+  }
 }
 
 /* A strip of query rows, and the packed keys and values that it shares with others. */
@@ -274,23 +303,26 @@ static void write_probabilities(const block *b, int64_t i, float inverse) {
  * factor. */
 static void values(const block *b, float *total, int64_t columns, const float *factor) {
   const cpu_attention *a = b->a;
-  float tile[GEMM_ROWS * GEMM_COLS] __attribute__((aligned(64)));
+  enum { WIDTH = ATTENTION_PANELS * GEMM_COLS };
+  float tile[GEMM_ROWS * WIDTH] __attribute__((aligned(64)));
   const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
                 high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile,
-                stride = b->lds * GEMM_COLS;
+                depth = attention_depth(high - low), stride = b->lds * GEMM_COLS;
 #if MICRO_PER == 2
   for (int64_t i = 0; i < b->rows; i++) /* over themselves */
-    v_narrow_row(b->score + i * b->lds + low, high - low, high - low, b->score + i * b->lds + low);
+    v_narrow_row(b->score + i * b->lds + low, high - low, MICRO_PER * depth,
+                 b->score + i * b->lds + low);
 #endif
-  for (int64_t d = 0; d < a->dv; d += GEMM_COLS)
+  ATTENTION_BEGIN(b->rows);
+  for (int64_t d = 0; d < a->dv; d += WIDTH)
     for (int64_t i = 0, n; i < b->rows; i += n) {
       n = micro_height(b->rows - i);
-      micro_of_rows[n](micro_depth(high - low), b->score + i * b->lds + low, b->lds,
-                       b->v + d / GEMM_COLS * stride + low / MICRO_PER * GEMM_COLS, tile, GEMM_COLS,
-                       b->v, 0);
+      attention_multiply(n, depth, b->score + i * b->lds + low, b->lds,
+                         b->v + d / GEMM_COLS * stride + low / MICRO_PER * GEMM_COLS, stride,
+                         a->dv - d > GEMM_COLS ? ATTENTION_PANELS : 1, tile, WIDTH);
       for (int64_t r = 0; r < n; r++)
-        for (int64_t j = 0; j < GEMM_COLS && d + j < a->dv; j += V) {
-          vf x = v_load(tile + r * GEMM_COLS + j), f = v_set(factor[r + i]);
+        for (int64_t j = 0; j < WIDTH && d + j < a->dv; j += V) {
+          vf x = v_load(tile + r * WIDTH + j), f = v_set(factor[r + i]);
           if (total)
             v_store(total + (i + r) * columns + d + j,
                     v_fma(v_load(total + (i + r) * columns + d + j), f, x));
@@ -333,9 +365,9 @@ static void hand_over(const cpu_attention *a, int64_t i, const seen *s, const fl
 static void pack_tile(const block *b, int64_t low, int64_t high) {
   const cpu_attention *a = b->a;
   const int64_t from = low / GEMM_COLS * GEMM_COLS;
-#define PACK(kv)                                                    \
-  for (int64_t j = from; j < high; j += GEMM_COLS)                  \
-    pack_keys(kv, a, j, b->k + (j - b->tile) * micro_depth(a->dk)); \
+#define PACK(kv)                                                        \
+  for (int64_t j = from; j < high; j += GEMM_COLS)                      \
+    pack_keys(kv, a, j, b->k + (j - b->tile) * attention_depth(a->dk)); \
   pack_values(kv, a, from, high, b->lds *GEMM_COLS, b->v + (from - b->tile) / MICRO_PER * GEMM_COLS)
   FOR_KV(PACK)
 #undef PACK
@@ -349,8 +381,9 @@ static const float *queries(const block *b, int64_t *ldq) {
   const cpu_attention *a = b->a;
   const float *q = a->q + b->row * a->ldq;
 #if MICRO_PER == 2
-  *ldq = cpu_attention_pairs(a->dk);
-  for (int64_t i = 0; i < b->rows; i++) v_narrow_row(q + i * a->ldq, a->dk, a->dk, b->q + i * *ldq);
+  *ldq = round_up(attention_depth(a->dk), V / 2);
+  for (int64_t i = 0; i < b->rows; i++)
+    v_narrow_row(q + i * a->ldq, a->dk, MICRO_PER * attention_depth(a->dk), b->q + i * *ldq);
 #else
   *ldq = a->ldq;
   if (b->rows <= CPU_WAYS || !cpu_aliases_l1(a->ldq * (int64_t)sizeof *q)) return q;
@@ -367,7 +400,7 @@ static void scores(const block *b) {
   const float *q = queries(b, &ldq);
   const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
                 high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile;
-  product(b->rows, micro_depth(a->dk), q, ldq, b->k, low / GEMM_COLS,
+  product(b->rows, attention_depth(a->dk), q, ldq, b->k, low / GEMM_COLS,
           (high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
   if (a->rel_k)
     product(b->rows, a->dk, q, ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS,
@@ -462,4 +495,5 @@ void ATTENTION_HEAD(const cpu_attention *a, int64_t row, int64_t row_end, float 
     strip_at(&b, row, row_end);
     run_strip(&b);
   }
+  ATTENTION_END();
 }
