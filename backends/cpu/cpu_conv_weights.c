@@ -39,7 +39,8 @@ static bool describe_conv(const accel_plugin_program *p, const accel_plugin_node
       p->weight[w].dim[0] % groups)
     return false;
   const int64_t *d = p->weight[w].dim, taps = d[2] * (p->weight[w].rank == 4 ? d[3] : 1);
-  *out = (cpu_conv){.w = w, .groups = groups, .rows = d[0] / groups, .k = d[1] * taps};
+  *out =
+      (cpu_conv){.w = w, .groups = groups, .rows = d[0] / groups, .k = d[1] * taps, .taps = taps};
   if (n->op == ACCEL_PLUGIN_OP_CONV_TRANSPOSE) { /* w[C,O/g,taps] */
     out->layout = CPU_CONV_TRANSPOSED;
     out->rows = d[1] * taps;
@@ -202,12 +203,14 @@ static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_pl
   return rc;
 }
 
-/* Element k of row i of a tile in pairs; the last k of an odd number is followed by zero. */
+/* Element k of row i of a tile in pairs; the last one of an odd number is followed by zero. */
 static void put_pair(const cpu_conv *c, float *tile, int64_t k, int64_t i, float value) {
-  const int64_t at = k / 2;
+  const int64_t channel = k / c->taps, tap = k % c->taps;
+  const int64_t at = c->unit > 1 ? channel / 2 * c->taps + tap : k / 2,
+                half = c->unit > 1 ? channel % 2 : k % 2;
   uint16_t *pair = (uint16_t *)(tile + (at / c->unit * c->height + i) * c->unit + at % c->unit);
-  pair[k % 2] = accel_f32_to_bf16(value);
-  if (k % 2 == 0) pair[1] = 0;
+  pair[half] = accel_f32_to_bf16(value);
+  if (half == 0) pair[1] = 0;
 }
 
 /* Tile `index` at all points. */

@@ -26,8 +26,10 @@ typedef struct cpu_conv {
   bool pairs;              /* TILES, WINOGRAD: neighbouring k are pairs of bf16 */
   int64_t groups, rows, k; /* of one group: rows and columns of its matrix; WINOGRAD: k channels */
   int64_t height, tiles;   /* I8: columns of a panel, panels */
-  int64_t unit;            /* pairs of a row of a tile that are neighbours: 1, or CPU_PAIRS_UNIT */
-  int64_t n;               /* WINOGRAD: pixels of a window in each direction */
+  /* pairs of a row of a tile that are neighbours: 1, or CPU_PAIRS_UNIT, whose pairs are of the same
+   * tap of two channels */
+  int64_t unit, taps;
+  int64_t n; /* WINOGRAD: pixels of a window in each direction */
   /* I8: k of one scale of x: a row of the kernel or a tap, all where these are short */
   int64_t block;
   /* I8: k of a row of the kernel, padded with zeros to a multiple of 8, where such rows are the
@@ -41,7 +43,8 @@ typedef struct cpu_conv {
 
 /* k of a panel or tile, padding and all; of pairs how many. */
 static inline int64_t cpu_conv_depth(const cpu_conv *c) {
-  if (c->pairs) return ((c->k + 1) / 2 + c->unit - 1) / c->unit * c->unit;
+  const int64_t pairs = c->unit > 1 ? (c->k / c->taps + 1) / 2 * c->taps : (c->k + 1) / 2;
+  if (c->pairs) return (pairs + c->unit - 1) / c->unit * c->unit;
   return c->part ? c->block : c->k;
 }
 

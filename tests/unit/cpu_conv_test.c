@@ -60,19 +60,34 @@ static double under(const kit_plane *p, const float *x, int64_t oy, int64_t ox, 
   return y < 0 || y >= p->in[0] || c < 0 || c >= p->in[1] ? outside : x[y * p->in[1] + c];
 }
 
+/* w[rows][k] as tiles of pairs of channels for tile registers. */
+static float *pack_tiles(const float *w, int64_t rows, int64_t k, int64_t taps) {
+  const int64_t unit = CPU_PAIRS_UNIT, height = CPU_PAIRS_ROWS,
+                tiles = (rows + height - 1) / height, pairs = (k / taps + 1) / 2 * taps,
+                depth = (pairs + unit - 1) / unit * unit;
+  float *packed = guard(tiles * depth * height);
+  memset(packed, 0, (size_t)(tiles * depth * height) * sizeof *packed);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < k; j++) {
+      const int64_t at = j / taps / 2 * taps + j % taps;
+      uint16_t *pair = (uint16_t *)(packed + ((i / height * depth + at / unit * unit) * height +
+                                              i % height * unit + at % unit));
+      pair[j / taps % 2] = accel_f32_to_bf16(w[i * k + j]);
+    }
+  return packed;
+}
+
 /* w[rows][k] as tiles of fp32, or of pairs of bf16. */
 static float *pack_conv(const float *w, int64_t rows, int64_t k, int64_t height, bool pairs) {
-  const int64_t unit = pairs && kernels.tile_registers ? CPU_PAIRS_UNIT : 1,
-                tiles = (rows + height - 1) / height,
-                depth = pairs ? ((k + 1) / 2 + unit - 1) / unit * unit : k;
+  const int64_t tiles = (rows + height - 1) / height, depth = pairs ? (k + 1) / 2 : k;
   float *packed = guard(tiles * depth * height);
   for (int64_t t = 0; t < tiles; t++)
     for (int64_t j = 0; j < (pairs ? 2 * depth : k); j++)
       for (int64_t i = 0; i < height; i++) {
         const float v = j < k && t * height + i < rows ? w[(t * height + i) * k + j] : 0.0f;
         if (pairs)
-          ((uint16_t *)packed)[((t * depth / unit + j / 2 / unit) * height + i) * unit * 2 +
-                               j / 2 % unit * 2 + j % 2] = accel_f32_to_bf16(v);
+          ((uint16_t *)packed)[((t * depth + j / 2) * height + i) * 2 + j % 2] =
+              accel_f32_to_bf16(v);
         else
           packed[(t * k + j) * height + i] = v;
       }
@@ -101,7 +116,8 @@ static void check_conv(cpu_conv_fn *run, bool pairs) {
           *again = guard(rows * g.ldy);
     if (pairs) rounded(w, rows * g.k), rounded(x, channels * cpu_area(p.in));
     g.x = x;
-    g.w = pack_conv(w, rows, g.k, g.height, pairs);
+    g.w = pairs && kernels.tile_registers ? pack_tiles(w, rows, g.k, taps)
+                                          : pack_conv(w, rows, g.k, g.height, pairs);
     g.y = y;
     g.bias = round % 3 ? filled(rows) : NULL;
     g.residual = round % 2 ? filled(rows * g.ldy) : NULL;

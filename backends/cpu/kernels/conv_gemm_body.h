@@ -18,7 +18,9 @@
 #define CONV_ADD(sum, a, b) *(sum) = v_fma(a, b, *(sum))
 #define CONV_ACTIVATE       CPU_NAME(activate, row)
 #endif
-/* Elements that a tile takes at a time: columns are filled up to a multiple with zeros, and so is w,
+/* Elements that a tile takes at a time (1: as many as there are).  Above 1 an element is the same tap
+ * of two neighbouring channels, and what reads them (conv_channels_body.h, MICRO_PER 1) takes an
+ * image of such pairs: columns are filled up to a multiple with zeros, and so is w,
  * [k / UNIT][height][UNIT] then.  CONV_BEGIN(rows) comes before tiles of a height, CONV_END() behind
  * all. */
 #if !defined(CONV_UNIT)
@@ -28,6 +30,14 @@
 #endif
 static inline int64_t conv_depth(int64_t n) {
   return (micro_depth(n) + CONV_UNIT - 1) / CONV_UNIT * CONV_UNIT;
+}
+/* Numbers of elements of w; channels, and the taps that each of them has. */
+static inline int64_t conv_channels(const cpu_conv_gemm *g) {
+  const int64_t taps = g->plane.kernel[0] * g->plane.kernel[1];
+  return CONV_UNIT > 1 ? (g->k / taps + 1) / 2 : g->k / taps;
+}
+static inline int64_t conv_elements(const cpu_conv_gemm *g) {
+  return CONV_UNIT > 1 ? conv_channels(g) * g->plane.kernel[0] * g->plane.kernel[1] : g->k;
 }
 
 /* ---- columns ---- */
@@ -46,30 +56,6 @@ static int segments(const kit_plane *p, int64_t pixel, int64_t count, segment *s
     lane += have;
   }
   return n;
-}
-
-/* A pixel's column is that pixel of every channel. */
-static bool is_plain(const kit_plane *p) {
-  return p->kernel[0] * p->kernel[1] * p->stride[0] * p->stride[1] == 1 && p->in[0] == p->out[0] &&
-         p->in[1] == p->out[1] && !p->begin[0] && !p->begin[1];
-}
-
-/* Panels of such columns, whole ones: x[count][pixels] at stride ldx.  Few of the rows that follow
- * are asked for early: each lies in a page of its own. */
-enum { PLAIN_AHEAD = 4 };
-static void lay_plain(const float *x, int64_t ldx, int64_t count, int64_t pixels, float *to) {
-  const int64_t depth = conv_depth(count);
-  for (int64_t k = 0; k < micro_depth(count); k++, x += MICRO_PER * ldx) {
-    const bool alone = MICRO_PER * k + 1 == count; /* the last of an odd number of k */
-    for (int64_t p = 0; p < pixels; p += GEMM_COLS) {
-      float *panel = to + p * depth + k * GEMM_COLS;
-      for (int j = 0; j < GEMM_VECS; j++) {
-        const float *from = x + p + j * V;
-        v_store(panel + j * V, MICRO_PAIR_UP(v_load(from), alone ? v_zero() : v_load(from + ldx)));
-        for (int i = 0; i < MICRO_PER; i++) v_prefetch(from + (PLAIN_AHEAD + i) * ldx);
-      }
-    }
-  }
 }
 
 /* Every k of one channel and the `count` pixels of one panel, whose `n` segments are s. */
@@ -267,9 +253,34 @@ static int64_t sliding_pitch(const cpu_conv_gemm *g) {
   const bool row =
       p->in[0] == 1 && p->out[0] == 1 && p->kernel[0] == 1 && !p->begin[0] && p->stride[1] == 1;
   return row && p->kernel[1] >= SLIDING_TAPS && p->kernel[1] % (MICRO_PER * CONV_UNIT) == 0 &&
-                 g->k / p->kernel[1] * pitch <= CPU_CONV_WORKSPACE
+                 conv_channels(g) * pitch <= CPU_CONV_WORKSPACE
              ? pitch
              : 0;
+}
+
+#if CONV_UNIT == 1
+/* A pixel's column is that pixel of every channel. */
+static bool is_plain(const kit_plane *p) {
+  return p->kernel[0] * p->kernel[1] * p->stride[0] * p->stride[1] == 1 && p->in[0] == p->out[0] &&
+         p->in[1] == p->out[1] && !p->begin[0] && !p->begin[1];
+}
+
+/* Panels of such columns, whole ones: x[count][pixels] at stride ldx.  Few of the rows that follow
+ * are asked for early: each lies in a page of its own. */
+enum { PLAIN_AHEAD = 4 };
+static void lay_plain(const float *x, int64_t ldx, int64_t count, int64_t pixels, float *to) {
+  const int64_t depth = micro_depth(count);
+  for (int64_t k = 0; k < depth; k++, x += MICRO_PER * ldx) {
+    const bool alone = MICRO_PER * k + 1 == count; /* the last of an odd number of k */
+    for (int64_t p = 0; p < pixels; p += GEMM_COLS) {
+      float *panel = to + p * depth + k * GEMM_COLS;
+      for (int j = 0; j < GEMM_VECS; j++) {
+        const float *from = x + p + j * V;
+        v_store(panel + j * V, MICRO_PAIR_UP(v_load(from), alone ? v_zero() : v_load(from + ldx)));
+        for (int i = 0; i < MICRO_PER; i++) v_prefetch(from + (PLAIN_AHEAD + i) * ldx);
+      }
+    }
+  }
 }
 
 /* A row with zeros around it; of pairs (taps are even in number then) each pixel with the one under
@@ -283,25 +294,6 @@ static void lay_row(const cpu_conv_gemm *g, int64_t channel, int64_t pixel, int6
     v_storen(to + i,
              MICRO_PAIR_UP(v_loadn(to + i, pairs - i), v_loadn(to + i + p->dilation[1], pairs - i)),
              pairs - i);
-}
-
-/* Pixels [pixel, stop), at most CPU_CONV_PIXELS, channel by channel. */
-static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t tile,
-                  int64_t tile_end, int64_t pitch, float *rows_of_x) {
-  const kit_plane *p = &g->plane;
-  const int64_t taps = p->kernel[1], channels = g->k / taps, depth = conv_depth(g->k),
-                count = taps / MICRO_PER;
-  for (int64_t c = 0; c < channels; c++) lay_row(g, c, pixel, pitch, rows_of_x + c * pitch);
-  for (int64_t c = 0; c < channels; c++)
-    for (int64_t i = tile; i < tile_end; i++) {
-      const int64_t row = i * g->height,
-                    rows = g->rows - row < g->height ? g->rows - row : g->height;
-      CONV_BEGIN(rows);
-      for (int64_t at = pixel; at < stop; at += GEMM_COLS)
-        conv_panel(g, g->w + (i * depth + c * count) * g->height, count,
-                   rows_of_x + c * pitch + at - pixel, MICRO_PER * p->dilation[1], row, rows, at,
-                   stop - at < GEMM_COLS ? stop - at : GEMM_COLS, c == 0, c == channels - 1);
-    }
 }
 
 /* k that are laid out in one go for a panel: those of a channel, or, where they become pairs, of
@@ -331,14 +323,11 @@ static void lay_columns(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int
                         int64_t k_end, float *to) {
   segment s[CPU_CONV_MOST];
   int first[CPU_CONV_MOST / GEMM_COLS + 2] = {0}, panels = 0;
-  const int64_t depth = conv_depth(k_end - k), size = g->plane.in[0] * g->plane.in[1],
+  const int64_t depth = micro_depth(k_end - k), size = g->plane.in[0] * g->plane.in[1],
                 taps = g->plane.kernel[0] * g->plane.kernel[1],
                 chunk = MICRO_PER == 1                  ? taps
                         : MICRO_PER * taps < CONV_CHUNK ? MICRO_PER * taps
                                                         : CONV_CHUNK;
-  for (int64_t p = 0, have = micro_depth(k_end - k); CONV_UNIT > 1 && p < stop - pixel;
-       p += GEMM_COLS)
-    memset(to + p * depth + have * GEMM_COLS, 0, (size_t)((depth - have) * GEMM_COLS) * sizeof *to);
   if (is_plain(&g->plane)) {
     const int64_t whole = (stop - pixel) / GEMM_COLS * GEMM_COLS;
     lay_plain(g->x + k * size + pixel, size, k_end - k, whole, to);
@@ -358,6 +347,28 @@ static void lay_columns(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int
     }
   }
 }
+#else
+#include "kernels/conv_channels_body.h"
+#endif
+
+/* Pixels [pixel, stop), at most CPU_CONV_PIXELS, channel by channel. */
+static void slide(const cpu_conv_gemm *g, int64_t pixel, int64_t stop, int64_t tile,
+                  int64_t tile_end, int64_t pitch, float *rows_of_x) {
+  const kit_plane *p = &g->plane;
+  const int64_t taps = p->kernel[1], channels = conv_channels(g),
+                depth = conv_depth(conv_elements(g)), count = taps / MICRO_PER;
+  for (int64_t c = 0; c < channels; c++) lay_row(g, c, pixel, pitch, rows_of_x + c * pitch);
+  for (int64_t c = 0; c < channels; c++)
+    for (int64_t i = tile; i < tile_end; i++) {
+      const int64_t row = i * g->height,
+                    rows = g->rows - row < g->height ? g->rows - row : g->height;
+      CONV_BEGIN(rows);
+      for (int64_t at = pixel; at < stop; at += GEMM_COLS)
+        conv_panel(g, g->w + (i * depth + c * count) * g->height, count,
+                   rows_of_x + c * pitch + at - pixel, MICRO_PER * p->dilation[1], row, rows, at,
+                   stop - at < GEMM_COLS ? stop - at : GEMM_COLS, c == 0, c == channels - 1);
+    }
+}
 
 /* Pixels that are laid out together, `left` of which there are: as many as the workspace holds, in
  * equal parts. */
@@ -370,7 +381,7 @@ static int64_t block_pixels(int64_t left, int64_t count) {
 
 void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t tile,
                int64_t tile_end, float *workspace) {
-  const int64_t depth = conv_depth(g->k), units = depth / CONV_UNIT,
+  const int64_t all = conv_elements(g), depth = conv_depth(all), units = depth / CONV_UNIT,
                 steps = depth > 0 ? (depth + CPU_CONV_STEP - 1) / CPU_CONV_STEP : 1,
                 pitch = sliding_pitch(g),
                 block = pitch ? CPU_CONV_PIXELS
@@ -385,7 +396,7 @@ void CONV_NAME(const cpu_conv_gemm *g, int64_t pixel, int64_t pixel_end, int64_t
     for (int64_t s = 0; s < steps; s++) { /* equal blocks of k */
       const int64_t at = units * s / steps * CONV_UNIT,
                     count = units * (s + 1) / steps * CONV_UNIT - at,
-                    k_end = MICRO_PER * (at + count) < g->k ? MICRO_PER * (at + count) : g->k;
+                    k_end = MICRO_PER * (at + count) < all ? MICRO_PER * (at + count) : all;
       lay_columns(g, pixel, stop, MICRO_PER * at, k_end, workspace);
       for (int64_t i = tile; i < tile_end; i++) {
         const int64_t row = i * g->height,

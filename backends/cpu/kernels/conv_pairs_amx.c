@@ -1,7 +1,7 @@
 /* conv_pairs_amx.c - convolutions of bf16 for AMX: as products alone, since Winograd's transform
  * would take longer than the products that it saves. */
 #include "kernels/amx.h"
-#include "kernels/pairs_avx512bf16.h"
+#include "kernels/bf16_avx512bf16.h"
 
 #define GEMM_ROWS        AMX_TILE
 #define GEMM_VECS        2

@@ -23,8 +23,8 @@ typedef struct cpu_conv_gemm {
   int64_t tiles, n;     /* of w, and n; cpu_winograd_fn only */
   const float *x;       /* [channels][in[0]][in[1]] */
   /* tiles [ceil(rows / height)][k][height], missing rows zero; pairs: [(k + 1) / 2][height][2]
-   * bf16, or for tile registers (cpu_kernels), with zeros behind the last k,
-   * [(k + 1) / 2 / CPU_PAIRS_UNIT][CPU_PAIRS_ROWS][CPU_PAIRS_UNIT][2] */
+   * bf16, or for tile registers (cpu_kernels), where pairs are of the same tap of two channels,
+   * [pairs / CPU_PAIRS_UNIT][CPU_PAIRS_ROWS][CPU_PAIRS_UNIT][2], zeros behind the last */
   const float *w;
   float *y; /* [rows][ldy] */
   int64_t ldy;
