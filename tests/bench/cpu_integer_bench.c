@@ -69,6 +69,7 @@ PEAK(peak_pairs256, __attribute__((target("avx2"))), __m256i, 32, _mm256_set1_ep
 static double peak(cpu_isa isa) {
   switch ((int)isa) {
 #if defined(__x86_64__)
+    case CPU_ISA_AMX: /* of vectors: above 100 % is what tile registers gain */
     case CPU_ISA_AVX512BF16:
     case CPU_ISA_AVX512VNNI:
       return peak_vnni512();

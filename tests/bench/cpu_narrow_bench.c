@@ -217,7 +217,8 @@ int main(int argc, char **argv) {
   for (int i = 0, n = cpu_isa_list(list); i < n; i++) {
     cpu_kernels k;
     if (isa ? strcmp(isa, cpu_isa_name(list[i])) != 0
-            : list[i] != CPU_ISA_AVX2 && list[i] != CPU_ISA_AVX512 && list[i] != CPU_ISA_AVX512BF16)
+            : list[i] != CPU_ISA_AVX2 && list[i] != CPU_ISA_AVX512 &&
+                  list[i] != CPU_ISA_AVX512BF16 && list[i] != CPU_ISA_AMX)
       continue;
     cpu_kernels_of(list[i], &k);
     for (size_t j = 0; j < sizeof shapes / sizeof *shapes; j++)

@@ -361,7 +361,9 @@ static void test_table(void **state) {
   cpu_isa_choose(why, sizeof why);
   assert_non_null(strstr(why, "mmx"));
   unsetenv("ACCEL_ISA");
-  assert_int_equal(cpu_isa_choose(why, sizeof why), list[0]);
+  /* the newest, or the next where the newest gains nothing (AVX-512 BF16 of Intel's) */
+  const cpu_isa usual = cpu_isa_choose(why, sizeof why);
+  assert_true(usual == list[0] || (list[0] == CPU_ISA_AVX512BF16 && usual == list[1]));
   assert_true(kernels.linear[CPU_LAYOUT_F32].run && kernels.pack && kernels.attention &&
               kernels.decode && kernels.norm && kernels.softmax && kernels.activate &&
               kernels.unary && kernels.binary && kernels.accumulate && kernels.rope);

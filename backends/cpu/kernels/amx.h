@@ -65,6 +65,13 @@ static inline void amx_store(void *c, bool second) {
   _tile_stored(3, to + AMX_STEP_BYTES + AMX_BYTES, AMX_PANEL);
 }
 
+/* Rows of a tile that a later step loads, into the first-level cache: a tile load has too few lines
+ * in flight to hide what the second level takes. */
+static inline void amx_prefetch(const void *tile, int64_t ld, bool second) {
+  const char *at = tile;
+  for (int i = 0; i < (second ? 2 : 1) * AMX_ROWS; i++) _mm_prefetch(at + i * ld, _MM_HINT_T0);
+}
+
 /* One step of k: a has rows lda bytes apart; b AMX_STEP_BYTES. */
 #define AMX_MULTIPLY(product, a, lda, b, second)           \
   do {                                                     \

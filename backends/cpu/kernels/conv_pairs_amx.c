@@ -41,6 +41,9 @@ V_INLINE void add_products(const bool second, const bool wide, int64_t k_count, 
                            const float *b, int64_t next) {
   const int64_t bytes = next * (int64_t)sizeof(float);
   for (; k_count > 0; k_count -= CONV_UNIT, a += GEMM_ROWS * CONV_UNIT, b += CONV_UNIT * next) {
+    amx_prefetch(b + CONV_UNIT * next, bytes, false);
+    if (wide) amx_prefetch(b + CONV_UNIT * next + AMX_ROWS, bytes, false);
+    amx_prefetch(a + GEMM_ROWS * CONV_UNIT, AMX_BYTES, second);
     _tile_loadd(6, b, bytes);
     _tile_loadd(4, a, AMX_BYTES);
     if (wide) _tile_loadd(7, b + AMX_ROWS, bytes);

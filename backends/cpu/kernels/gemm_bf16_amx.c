@@ -37,6 +37,8 @@ V_INLINE void multiply(const bool second, const panel_view *v, const char *x, in
     if (ahead)
       for (int i = 0; i < AMX_STEP_BYTES; i += 64)
         v_prefetch_far((const float *)(const void *)(w + ahead + i));
+    amx_prefetch(x + AMX_BYTES, ldx, second);
+    amx_prefetch(w + AMX_STEP_BYTES, AMX_BYTES, true);
     AMX_MULTIPLY(_tile_dpbf16ps, x, ldx, w, second);
   }
   if (v->last) AMX_MULTIPLY(_tile_dpbf16ps, x, ldx, v->last, second);
