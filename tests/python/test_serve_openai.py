@@ -1,6 +1,7 @@
 """OpenAI's routes of `accel serve` over plain HTTP: answers are those of the library, streams say what whole answers say, and what is not
 understood is refused by name."""
 import base64
+import concurrent.futures
 import json
 import os
 import struct
@@ -177,6 +178,18 @@ class Openai(unittest.TestCase):
         whole = self.ask("/v1/chat/completions", **body)
         self.assertEqual(whole["choices"][0]["message"]["content"], want.text)
         self.same(whole, self.events("/v1/chat/completions", **body))
+        # tools, variables of the template, a deadline and priorities as without pictures; beside each other as alone
+        self.refused("/v1/chat/completions", 400, "tools", "tools", **body, tools=TOOLS)
+        more = {**body, "chat_template_kwargs": {"x": 1}, "priority": 3, "deadline_ms": 60000, "stop": "zzz"}
+        plain = {"model": "seeing", "messages": [{"role": "user", "content": [{"type": "text", "text": "what"}]}], "temperature": 0, "max_tokens": 5}
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            answers = list(pool.map(lambda b: self.ask("/v1/chat/completions", **b)["choices"], [more, plain, body, more, plain, body]))
+        self.assertEqual(answers[0], whole["choices"])
+        self.assertEqual(answers[:3], answers[3:])
+        self.assertEqual(answers[2], answers[0])
+        # without max_tokens it goes on to what the context leaves
+        whole = self.ask("/v1/chat/completions", **{**body, "max_tokens": None, "ignore_eos": True})
+        self.assertEqual((whole["choices"][0]["finish_reason"], whole["usage"]["total_tokens"]), ("length", 512))
         ask[0]["content"][0]["image_url"]["url"] = "http://127.0.0.1/x.png"
         self.refused("/v1/chat/completions", 400, "messages", "data: URI", **body)
         bomb = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 10000, 6000) + b"\x08\x02\0\0\0"
