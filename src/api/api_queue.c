@@ -76,7 +76,7 @@ accel_status accel_submit_generate(accel_queue *queue, const char *text, const i
   API_CALL(queue, out);
   API_GENERATE_PARAMS(mine, params);
   if (!text && n) API_NEED(ids);
-  const accel__prompt prompt = {.text = text, .ids = ids, .n = n};
+  const accel__generate_prompt prompt = {.text = text, .ids = ids, .n = n};
   return accel__submit_generate(queue, &prompt, &mine, &(accel__submit_options){0}, out);
 }
 
@@ -107,7 +107,7 @@ static accel_status submit_generation(const char *caller, accel_queue *queue,
   if (r->image_prompt) ACCEL_TRY(accel__check_image_prompts(caller, r->image_prompt, 1));
   if (!r->image_prompt && !r->prompt && r->n && !r->ids)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: 'prompt' and 'ids' are NULL", caller);
-  const accel__prompt prompt = {r->image_prompt, r->prompt, r->ids, r->n};
+  const accel__generate_prompt prompt = {r->image_prompt, r->prompt, r->ids, r->n};
   return accel__submit_generate(queue, &prompt, &mine, options, out);
 }
 

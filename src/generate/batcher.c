@@ -186,7 +186,7 @@ static accel_status copy_params(job *j, const accel_generate_params *params) {
   return ACCEL_OK;
 }
 
-static accel_status read_prompt(accel_endpoint *ep, job *j, const accel__prompt *from,
+static accel_status read_prompt(accel_endpoint *ep, job *j, const accel__generate_prompt *from,
                                 accel__ids *prompt) {
   accel__encoding enc = {0};
   int32_t bos;
@@ -213,7 +213,7 @@ static accel_status read_pictured(accel_endpoint *ep, job *j, const accel_image_
   return status;
 }
 
-static accel_status prepare(accel_endpoint *ep, job *j, const accel__prompt *from,
+static accel_status prepare(accel_endpoint *ep, job *j, const accel__generate_prompt *from,
                             const accel_generate_params *params) {
   const int64_t context = accel__context_length(ep);
   accel__ids prompt;
@@ -229,7 +229,7 @@ static accel_status prepare(accel_endpoint *ep, job *j, const accel__prompt *fro
   return accel__generate_request(ep, &j->plan, &j->params, prompt, 0, context, &j->request);
 }
 
-accel_status accel__submit_generate(accel_queue *queue, const accel__prompt *prompt,
+accel_status accel__submit_generate(accel_queue *queue, const accel__generate_prompt *prompt,
                                     const accel_generate_params *params,
                                     const accel__submit_options *options, accel_ticket **out) {
   job *j = calloc(1, sizeof *j);

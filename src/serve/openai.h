@@ -78,8 +78,9 @@ void openai_limit_tokens(openai_settings *s, const serve_model *model);
 /* ---- messages (openai_messages.c) ---- */
 
 typedef struct openai_messages {
-  char *json;         /* as chat templates read them */
-  accel_media *image; /* [images] of data: URIs, in their order */
+  char *json;          /* as chat templates read them, arguments of calls as objects */
+  char *json_of_texts; /* the same, arguments as JSON in texts; NULL: there are none */
+  accel_media *image;  /* [images] of data: URIs, in their order */
   uint32_t images;
 } openai_messages;
 

@@ -220,6 +220,9 @@ static bool render(chat *c, const openai_fields *f) {
   how.add_generation_prompt = f->add_generation_prompt != 0;
   accel_status status = accel_template_of(c->job.model->endpoint, &template);
   if (status == ACCEL_OK) status = accel_template_render(template, c->messages.json, &how, &text);
+  /* templates as DeepSeek's put arguments of calls between texts */
+  if (status != ACCEL_OK && template && c->messages.json_of_texts)
+    status = accel_template_render(template, c->messages.json_of_texts, &how, &text);
   bool ok = status == ACCEL_OK;
   if (!ok) serve_fail_with(c->job.request, status, "messages");
   if (ok)

@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "accel/accel.h"
+#include "dispatch/run_adapter.h"
 #include "unit/adapter_files.h"
 
 #define MODELS   ACCEL_FIXTURES "/models"
@@ -179,6 +180,32 @@ static void test_mixed(void **state) {
   mixed("fp32");
   mixed("int8");
   mixed("bf16");
+}
+
+/* Beside weights at 8 or 16 bits the matrices are read as halves: near what they give at fp32. */
+static void halves(const char *precision, const char *model, const char *adapter) {
+  char path[512], directory[512];
+  snprintf(directory, sizeof directory, "%s/%s", MODELS, model);
+  snprintf(path, sizeof path, "%s/%s", ADAPTERS, adapter);
+  accel_endpoint *ep = open_model(directory, "cpu", precision, NULL, true);
+  accel_adapter *a = load(ep, path);
+  assert_non_null(a->lora->narrow.slot_f16);
+  assert_null(a->lora->view.slot_f16);
+  const answer got = generate(ep, a, 1), base = generate(ep, NULL, 1);
+  a->lora->narrow.slot_f16 = NULL;
+  const answer whole = generate(ep, a, 1);
+  assert_false(same(&got, &whole));
+  assert_true(close_to(&got, &whole, 2e-3));
+  assert_false(close_to(&got, &base, 2e-3));
+  accel_adapter_free(&a);
+  accel_cleanup(&ep);
+}
+
+static void test_halves(void **state) {
+  (void)state;
+  halves("int8", "llama", "llama_all_linear");
+  halves("bf16", "gpt_neox", "gpt_neox_fused");
+  halves("int8", "phi3", "phi3_fused");
 }
 
 /* ---- tasks over texts ---- */
@@ -396,10 +423,10 @@ static int end(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_reference),  cmocka_unit_test(test_cpu),
-      cmocka_unit_test(test_mixed),      cmocka_unit_test(test_classify),
-      cmocka_unit_test(test_embed),      cmocka_unit_test(test_session),
-      cmocka_unit_test(test_large_rank), cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_quantised)};
+      cmocka_unit_test(test_reference), cmocka_unit_test(test_cpu),
+      cmocka_unit_test(test_mixed),     cmocka_unit_test(test_halves),
+      cmocka_unit_test(test_classify),  cmocka_unit_test(test_embed),
+      cmocka_unit_test(test_session),   cmocka_unit_test(test_large_rank),
+      cmocka_unit_test(test_refusals),  cmocka_unit_test(test_quantised)};
   return cmocka_run_group_tests(tests, begin, end);
 }
