@@ -64,7 +64,9 @@ def an_object(r, depth):
     made = {"type": "object", "properties": {n: schema(r, depth - 1) for n in names}, "required": r.sample(names, r.randrange(len(names) + 1))}
     kind = r.randrange(7)
     if kind in (3, 4):
-        made["patternProperties"] = {"^x": schema(r, 0), r.choice(["e$", "[0-9]", "^[a-c]{2}$"]): r.choice([{"type": ["boolean", "integer"]}, schema(r, 0)])}
+        # of names that none of WORDS is: what a pattern and a property say may exclude each other
+        made["patternProperties"] = {"^p[a-z]?$": {"type": ["integer", "null"], "minimum": 3, "maximum": 400}, r.choice(["[0-9]", "^[pq]{1,2}$", "^\\w{1,3}#"]):
+                                     r.choice([{"type": ["boolean", "integer"], "multipleOf": 5}, {"type": "integer", "maximum": 99}])}
         if kind == 4:
             made["additionalProperties"] = {"type": ["null", "string"], "maxLength": 3}
     if kind == 0:
