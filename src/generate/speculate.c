@@ -19,8 +19,8 @@ void accel__step_cost_note(accel__step_cost *c, uint32_t sequences, uint32_t row
     const double each = (ms - c->plain) / (rows - sequences), more = each < 0          ? 0
                                                                      : each < c->plain ? each
                                                                                        : c->plain;
-    c->measured++; /* the mean of the first ones, in the place of the presumption */
-    c->more += fmax(share, 1.0 / c->measured) * (more - c->more);
+    c->measured++; /* the mean of the first ones and of what was presumed */
+    c->more += fmax(share, 1.0 / (c->measured + 1)) * (more - c->more);
   }
 }
 

@@ -52,13 +52,13 @@ static void test_count(void **state) {
     tried += k;
   }
   assert_true(tried >= 2 && tried <= 10); /* now and then */
-  cost = (accel__step_cost){0}; /* what is measured takes the place of what was presumed */
+  cost = (accel__step_cost){0};           /* what is measured soon outweighs what was presumed */
   accel__step_cost_note(&cost, 1, 1, 10);
   assert_true(cost.more == 2.5 && !cost.measured);
   accel__step_cost_note(&cost, 1, 5, 12);
-  assert_true(fabs(cost.more - 0.5) < 1e-9);
-  accel__step_cost_note(&cost, 1, 3, 13);
-  assert_true(fabs(cost.more - 1) < 1e-9);
+  assert_true(fabs(cost.more - 1.5) < 1e-9);
+  accel__step_cost_note(&cost, 1, 3, 16);
+  assert_true(fabs(cost.more - 2) < 1e-9);
   accel__step_cost_note(&cost, 3, 3, 12);
   assert_int_equal(cost.sequences, 3);
   assert_true(cost.plain == 12);

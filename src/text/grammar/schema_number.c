@@ -12,7 +12,7 @@
 
 enum {
   WHOLE_DIGITS = 15,
-  FORMAT_DIGITS = 19, /* of the largest whole number of a format */
+  FORMAT_DIGITS = 20, /* of the largest whole number of a format */
   FRACTION_DIGITS = 15,
   FREE_FRACTION = 6 /* digits behind an open bound */
 };
