@@ -17,9 +17,15 @@ typedef struct lora_job {
   uint32_t tasks;
 } lora_job;
 
-static void add_row(const lora_job *j, const accel_plugin_low_rank *m, float scale, int64_t row) {
+static void add_row(const lora_job *j, const accel_plugin_low_rank *m,
+                    const accel_plugin_low_rank_f16 *half, float scale, int64_t row) {
   const float *x = j->x + row * j->k;
   float *y = j->y + row * j->n, t[TERMS];
+  if (half && m->rank <= TERMS) {
+    j->kernels->lora_shrink_f16(x, j->k, half->a, m->rank, scale * half->factor, t);
+    j->kernels->lora_expand_f16(t, m->rank, half->b, j->n, y);
+    return;
+  }
   if (m->rank <= TERMS) {
     j->kernels->lora_shrink(x, j->k, m->a, m->rank, scale, t);
     j->kernels->lora_expand(t, m->rank, m->b, j->n, y);
@@ -41,11 +47,12 @@ static void lora_task(void *arg, uint32_t task, uint32_t worker) {
   (void)worker;
   for (uint32_t item = 0; item < j->launch->n_adapter && at < to; item++) {
     const accel_plugin_low_rank *m = kit_adapter_of(j->launch, item);
+    const accel_plugin_low_rank_f16 *half = kit_adapter_f16_of(j->launch, item);
     int64_t first, end;
     if (!m) continue;
     kit_adapter_rows(j->launch, item, &first, &end);
     for (int64_t row = first; row < end && at < to; row++, at++)
-      if (at >= from) add_row(j, m, j->launch->adapter[item].scale, row);
+      if (at >= from) add_row(j, m, half, j->launch->adapter[item].scale, row);
   }
 }
 

@@ -151,6 +151,8 @@ kit_rows kit_rows_of(const kit_launch *launch, uint32_t key, int64_t rows, int32
 void kit_adapter_rows(const kit_launch *launch, uint32_t item, int64_t *first, int64_t *end);
 /* What that item adds there; NULL: nothing. */
 const accel_plugin_low_rank *kit_adapter_of(const kit_launch *launch, uint32_t item);
+/* The same as halves, where the adapter has them. */
+const accel_plugin_low_rank_f16 *kit_adapter_f16_of(const kit_launch *launch, uint32_t item);
 /* Are the rows of a LOW_RANK those of as many items as the run has adapters for?  */
 int32_t kit_adapter_check(const kit_launch *launch, accel_plugin_error *error);
 /* Values of a D attribute (dim expressions); returns how many, at most `capacity`. */

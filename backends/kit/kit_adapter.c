@@ -1,5 +1,6 @@
 /* kit_adapter.c - what the adapters of a run's items add to products of linears (LOW_RANK), and the
  * op in plain C. */
+#include <stddef.h>
 #include <string.h>
 
 #include "kit/kit_scalar.h"
@@ -17,6 +18,13 @@ const accel_plugin_low_rank *kit_adapter_of(const kit_launch *l, uint32_t item) 
   const int64_t slot = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SLOT, -1);
   if (!a || slot < 0 || slot >= (int64_t)a->n_slot) return NULL;
   return a->slot[slot].rank ? &a->slot[slot] : NULL;
+}
+
+const accel_plugin_low_rank_f16 *kit_adapter_f16_of(const kit_launch *l, uint32_t item) {
+  const accel_plugin_adapter *a = l->adapter[item].adapter;
+  const accel_plugin_low_rank *m = kit_adapter_of(l, item);
+  if (!m || a->size < offsetof(accel_plugin_adapter, slot_f16) + sizeof a->slot_f16) return NULL;
+  return a->slot_f16 ? &a->slot_f16[m - a->slot] : NULL;
 }
 
 int32_t kit_adapter_check(const kit_launch *l, accel_plugin_error *error) {

@@ -101,8 +101,8 @@ typedef int (*accel_token_fn)(void *user, const accel_token_event *event);
 typedef struct accel_generate_params {
   /** sizeof(accel_generate_params). */
   uint32_t size;
-  /** Most tokens to generate, 1 or more.  -1: the model's; where it has none, 256 or what its
-   *  context leaves. */
+  /** Most tokens to generate, 1 or more; INT32_MAX: what the model's context leaves, where it has
+   *  one.  -1: the model's; where it has none, 256 or what its context leaves. */
   int32_t max_new_tokens;
   /** Fewest tokens to generate: no sequence ends before.  -1: the model's. */
   int32_t min_new_tokens;
@@ -296,7 +296,11 @@ typedef enum accel_prompt_kind {
    *  front. */
   ACCEL_PROMPT_QUESTION = 1,
   /** JSON array of messages, whose parts {"type": "image"} are the pictures in order. */
-  ACCEL_PROMPT_MESSAGES = 2
+  ACCEL_PROMPT_MESSAGES = 2,
+  /** What the model's chat template has made of messages (accel_template_render()), with one image
+   *  token for each picture.  Special tokens are added as the model's processor does, but no second
+   *  BOS where the text begins with one. */
+  ACCEL_PROMPT_TEMPLATED = 3
 } accel_prompt_kind;
 
 /** A prompt about pictures. */

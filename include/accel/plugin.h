@@ -923,6 +923,18 @@ typedef struct accel_plugin_low_rank {
   uint32_t reserved;
 } accel_plugin_low_rank;
 
+/** The same at 16 bits, for less to read: it adds scale factor (x a) b. */
+typedef struct accel_plugin_low_rank_f16 {
+  /** [K, rank] halves; 64 bytes behind them may be read, too. */
+  const uint16_t *a;
+  /** [rank, N], likewise. */
+  const uint16_t *b;
+  /** What products are multiplied by: a power of two, as the largest of a and of b are near 1. */
+  float factor;
+  /** Columns of a; 0: nothing. */
+  uint32_t rank;
+} accel_plugin_low_rank_f16;
+
 /** An adapter, in host memory. */
 typedef struct accel_plugin_adapter {
   /** sizeof(accel_plugin_adapter) of the core. */
@@ -931,6 +943,9 @@ typedef struct accel_plugin_adapter {
   uint32_t n_slot;
   /** [n_slot] by the attribute "slot"; the core counts them as the weights of the whole program. */
   const accel_plugin_low_rank *slot;
+  /** [n_slot] the same rounded to halves, which may be used in their place (since 0.4): the run's
+   *  weights are at 16 bits or fewer.  NULL: there are none. */
+  const accel_plugin_low_rank_f16 *slot_f16;
 } accel_plugin_adapter;
 
 /** What one item of a run takes of an adapter. */

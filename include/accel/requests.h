@@ -31,7 +31,8 @@ typedef enum accel_request_kind {
   ACCEL_REQUEST_CLASSIFY = 2,
   /** accel_rerank(): `query`, and documents as `texts`; accel_wait_ranking(). */
   ACCEL_REQUEST_RERANK = 3,
-  /** accel_generate(): `prompt` or `ids`; accel_wait_generations(). */
+  /** accel_generate(): `prompt` or `ids`, or accel_generate_images(): `image_prompt`;
+   *  accel_wait_generations(). */
   ACCEL_REQUEST_GENERATE = 4
 } accel_request_kind;
 
@@ -81,6 +82,9 @@ typedef struct accel_request {
   const accel_rerank_params *rerank;
   /** Parameters of ACCEL_REQUEST_GENERATE; NULL: the defaults. */
   const accel_generate_params *generate;
+  /** ACCEL_REQUEST_GENERATE: a prompt about pictures, in the place of `prompt` and `ids`; NULL: there
+   *  is none.  Its pictures are decoded during the submission. */
+  const accel_image_prompt *image_prompt;
 } accel_request;
 
 /** A request of this kind: no priority, no deadline, all parameters at their defaults. */

@@ -1,11 +1,13 @@
 /* lora.c - the matrices of an adapter, weight by weight. */
 #include "adapters/lora.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "adapters/adapters_internal.h"
 #include "core/find_model.h"
+#include "formats/convert.h"
 
 typedef struct loading {
   accel__adapter adapter;
@@ -15,6 +17,7 @@ typedef struct loading {
   accel__lora *lora;
   uint8_t *has_step;           /* [n_weight] */
   accel_plugin_low_rank *slot; /* [n_weight] */
+  bool halves;
 } loading;
 
 static accel_status refuse(const accel__adapter *a, const char *name, const char *what) {
@@ -112,6 +115,47 @@ static accel_status add_module(loading *l, const accel__adapter_module *m) {
   return ACCEL_OK;
 }
 
+/* ---- at 16 bits ---- */
+
+enum { READABLE = 32 /* halves behind a matrix */ };
+
+/* from[n] as halves, divided by a power of two, *power, so that the largest is between 1 and 2:
+ * halves have 11 bits from 6e-5 on. */
+static accel_status narrow(const float *from, size_t n, accel__arena *arena, accel__arena *scratch,
+                           const uint16_t **out, int *power) {
+  float most = 0, *scaled = accel__arena_array(scratch, n, sizeof *scaled);
+  uint16_t *halves = accel__arena_array(arena, n + READABLE, sizeof *halves);
+  if (!scaled || !halves) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(from[i]));
+  *power = most > 0 ? ilogbf(most) : 0;
+  for (size_t i = 0; i < n; i++) scaled[i] = ldexpf(from[i], -*power);
+  accel_f32_array_to_fp16(scaled, n, halves);
+  *out = halves;
+  return ACCEL_OK;
+}
+
+static accel_status make_halves(loading *l) {
+  const accel_plugin_program *p = accel__program_view(l->base.program);
+  accel_plugin_low_rank_f16 *slot = accel__arena_array(&l->lora->arena, p->n_weight, sizeof *slot);
+  if (!slot) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    const accel_plugin_low_rank *m = &l->slot[i];
+    accel__arena scratch = {0};
+    int a = 0, b = 0;
+    if (!m->rank) continue;
+    const accel__source_weight *w = accel__weight_source(l->base.program, i);
+    const size_t k = (size_t)w->dim[1] * m->rank, n = (size_t)w->dim[0] * m->rank;
+    accel_status status = narrow(m->a, k, &l->lora->arena, &scratch, &slot[i].a, &a);
+    if (status == ACCEL_OK) status = narrow(m->b, n, &l->lora->arena, &scratch, &slot[i].b, &b);
+    accel__arena_free(&scratch);
+    ACCEL_TRY(status);
+    slot[i].factor = ldexpf(1, a + b);
+    slot[i].rank = m->rank;
+  }
+  l->lora->narrow.slot_f16 = slot;
+  return ACCEL_OK;
+}
+
 static accel_status make_slots(loading *l) {
   const accel_plugin_program *p = accel__program_view(l->base.program);
   l->slot = accel__arena_array(&l->lora->arena, p->n_weight, sizeof *l->slot);
@@ -120,7 +164,8 @@ static accel_status make_slots(loading *l) {
     ACCEL_TRY(add_module(l, &l->adapter.module[i]));
   l->lora->view =
       (accel_plugin_adapter){.size = sizeof l->lora->view, .n_slot = p->n_weight, .slot = l->slot};
-  return ACCEL_OK;
+  l->lora->narrow = l->lora->view;
+  return l->halves ? make_halves(l) : ACCEL_OK;
 }
 
 /* ---- opening ---- */
@@ -144,8 +189,8 @@ static accel_status load(loading *l, const char *path, const accel__program *pro
 
 accel_status accel__lora_open(const char *path, const accel__program *program,
                               const accel__checkpoint *checkpoint, const accel__import *import,
-                              accel__lora **out) {
-  loading l = {.lora = calloc(1, sizeof *l.lora)};
+                              bool halves, accel__lora **out) {
+  loading l = {.lora = calloc(1, sizeof *l.lora), .halves = halves};
   *out = NULL;
   if (!l.lora) return accel__no_memory(sizeof *l.lora);
   const accel_status status = load(&l, path, program, checkpoint, import);

@@ -77,4 +77,8 @@ accel_status accel__check_tensors(const char *caller, const accel_tensors *list)
 accel_status accel__check_media(const char *caller, const char *what, const accel_media *media,
                                 uint32_t n);
 
+/* prompts[n] about pictures (api_generate.c): kinds, texts that a kind needs, their pictures. */
+accel_status accel__check_image_prompts(const char *caller, const accel_image_prompt *prompts,
+                                        uint32_t n);
+
 #endif

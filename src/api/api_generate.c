@@ -81,13 +81,13 @@ accel_status accel_summarize(accel_endpoint *endpoint, const char *const *texts,
   return text2text(__func__, endpoint, texts, n, &how, out);
 }
 
-static accel_status check_prompts(const char *caller, const accel_image_prompt *prompts,
-                                  uint32_t n) {
+accel_status accel__check_image_prompts(const char *caller, const accel_image_prompt *prompts,
+                                        uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
-    if (prompts[i].kind > ACCEL_PROMPT_MESSAGES)
+    if (prompts[i].kind > ACCEL_PROMPT_TEMPLATED)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompts[%u].kind is %d", caller, i,
                          (int)prompts[i].kind);
-    if (prompts[i].kind == ACCEL_PROMPT_MESSAGES && !prompts[i].text)
+    if (prompts[i].kind >= ACCEL_PROMPT_MESSAGES && !prompts[i].text)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompts[%u].text is NULL", caller, i);
     ACCEL_TRY(
         accel__check_media(caller, "prompts[].images", prompts[i].images, prompts[i].n_images));
@@ -101,7 +101,7 @@ accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_p
   API_CALL(endpoint, out);
   API_GENERATE_PARAMS(mine, params);
   if (n) API_NEED(prompts);
-  ACCEL_TRY(check_prompts(__func__, prompts, n));
+  ACCEL_TRY(accel__check_image_prompts(__func__, prompts, n));
   return accel__generate_images(endpoint, prompts, n, &mine, out);
 }
 

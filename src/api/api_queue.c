@@ -76,7 +76,8 @@ accel_status accel_submit_generate(accel_queue *queue, const char *text, const i
   API_CALL(queue, out);
   API_GENERATE_PARAMS(mine, params);
   if (!text && n) API_NEED(ids);
-  return accel__submit_generate(queue, text, ids, n, &mine, &(accel__submit_options){0}, out);
+  const accel__generate_prompt prompt = {.text = text, .ids = ids, .n = n};
+  return accel__submit_generate(queue, &prompt, &mine, &(accel__submit_options){0}, out);
 }
 
 /* The task of a request for embeddings, classes or a ranking. */
@@ -103,9 +104,11 @@ static accel_status submit_generation(const char *caller, accel_queue *queue,
   accel_generate_params mine = accel_generate_params_default();
   ACCEL_TRY(accel__overlay_params(caller, r->generate, sizeof mine, &mine));
   ACCEL_TRY(accel__check_generate_params(caller, &mine));
-  if (!r->prompt && r->n && !r->ids)
+  if (r->image_prompt) ACCEL_TRY(accel__check_image_prompts(caller, r->image_prompt, 1));
+  if (!r->image_prompt && !r->prompt && r->n && !r->ids)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: 'prompt' and 'ids' are NULL", caller);
-  return accel__submit_generate(queue, r->prompt, r->ids, r->n, &mine, options, out);
+  const accel__generate_prompt prompt = {r->image_prompt, r->prompt, r->ids, r->n};
+  return accel__submit_generate(queue, &prompt, &mine, options, out);
 }
 
 accel_status accel_submit_request(accel_queue *queue, const accel_request *request,

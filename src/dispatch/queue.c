@@ -55,14 +55,27 @@ struct accel_queue {
   const accel_ticket *alone;
   const active_group *stepping;
   atomic_bool abandon; /* nobody wants what the thread is at: its run of the model is left */
-  accel_queue *more;   /* the endpoint's next; under the context's endpoints_lock */
-  uint32_t watched;    /* calls of accel__queue_watch that have not drained yet */
+  /* Of the queue's thread: requests that the last step has answered, and until when those who asked
+   * may come again for the next one. */
+  uint32_t answered;
+  uint64_t until_ns;
+  accel_queue *more; /* the endpoint's next; under the context's endpoints_lock */
+  uint32_t watched;  /* calls of accel__queue_watch that have not drained yet */
 };
 
 static uint64_t now_ns(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
+}
+
+/* A condition whose time limits are of the monotonic clock. */
+static void init_monotonic(pthread_cond_t *c) {
+  pthread_condattr_t clock;
+  pthread_condattr_init(&clock);
+  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
+  pthread_cond_init(c, &clock);
+  pthread_condattr_destroy(&clock);
 }
 
 /* ---- tickets ---- */
@@ -223,8 +236,27 @@ static void tell_cancelled(active_group *a) {
   }
 }
 
+/* After a step that has answered several: a twentieth of its time, at most a millisecond, so that
+ * those who ask again at once come together, and not the first of them alone. */
+static void note_answered(accel_queue *q, uint32_t answered, uint64_t begin_ns) {
+  const uint64_t now = now_ns(), share = (now - begin_ns) / 20, most = 1000000;
+  q->answered = answered;
+  q->until_ns = now + (share < most ? share : most);
+}
+
+/* With the queue's lock held. */
+static void wait_for_answered(accel_queue *q) {
+  const struct timespec until = {.tv_sec = (time_t)(q->until_ns / 1000000000u),
+                                 .tv_nsec = (long)(q->until_ns % 1000000000u)};
+  while (!q->n_begun && !q->stop && q->waiting < q->answered)
+    if (pthread_cond_timedwait(&q->changed, &q->lock, &until)) break;
+  q->answered = 0;
+}
+
 /* One step of all that have begun in a group; whoever is done leaves. */
 static void step(accel_queue *q, active_group *a) {
+  const uint64_t begin_ns = now_ns();
+  uint32_t answered = 0;
   accel__clear_error();
   tell_cancelled(a);
   turn_to(q, NULL, a);
@@ -247,7 +279,9 @@ static void step(accel_queue *q, active_group *a) {
     close_if_empty(a); /* who waits for the last one finds all of it given back */
     if (status != ACCEL_OK) accel__failure_raise(&failure);
     finish_ticket(q, t, status);
+    answered++;
   }
+  note_answered(q, answered, begin_ns);
 }
 
 static void take_up(accel_queue *q, accel_ticket *t) {
@@ -289,6 +323,7 @@ static void *worker(void *arg) {
   for (;;) {
     while (!q->waiting && !q->n_begun && !q->stop) pthread_cond_wait(&q->changed, &q->lock);
     if (!q->waiting && !q->n_begun) break;
+    wait_for_answered(q);
     accel_ticket *late = take_expired(q), *t = late ? NULL : take_first(q);
     q->busy = true;
     pthread_mutex_unlock(&q->lock);
@@ -310,7 +345,7 @@ accel_status accel__queue_new(accel_endpoint *ep, uint32_t capacity, accel_queue
   q->ep = ep;
   q->capacity = capacity;
   pthread_mutex_init(&q->lock, NULL);
-  pthread_cond_init(&q->changed, NULL);
+  init_monotonic(&q->changed);
   return ACCEL_OK;
 }
 
@@ -344,11 +379,7 @@ static accel_status new_ticket(accel_queue *q, const accel__submission *what, ac
   accel_ticket *t = calloc(1, sizeof *t);
   *out = t;
   if (!t) return accel__no_memory(sizeof *t);
-  pthread_condattr_t clock;
-  pthread_condattr_init(&clock);
-  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-  pthread_cond_init(&t->finished, &clock);
-  pthread_condattr_destroy(&clock);
+  init_monotonic(&t->finished);
   pthread_mutex_init(&t->lock, NULL);
   t->queue = q;
   t->what = *what;

@@ -2,13 +2,19 @@
 #include "dispatch/run_adapter.h"
 
 #include <stdlib.h>
+#include <string.h>
+
+/* Weights at 16 bits or fewer lose more than matrices of an adapter do at 16. */
+static bool is_narrow(const accel_endpoint *ep) {
+  return strcmp(ep->placed.precision.name, "fp32") != 0;
+}
 
 accel_status accel__run_adapter_load(accel_endpoint *ep, const char *path, accel_adapter **out) {
   accel_adapter *a = calloc(1, sizeof *a);
   if (!a) return accel__no_memory(sizeof *a);
   a->ep = ep;
-  const accel_status status =
-      accel__lora_open(path, ep->model->program, ep->checkpoint, ep->import, &a->lora);
+  const accel_status status = accel__lora_open(path, ep->model->program, ep->checkpoint, ep->import,
+                                               is_narrow(ep), &a->lora);
   if (status != ACCEL_OK) {
     free(a);
     return accel__wrap(status, "%s", ep->name);
@@ -32,7 +38,7 @@ accel_status accel__run_adapter_use(const accel_endpoint *ep, const accel_adapte
                        adapter->lora->path, adapter->ep->name);
   if (!(scale > -1e6 && scale < 1e6))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: adapter_scale is %g", ep->name, scale);
-  out->adapter = &adapter->lora->view;
+  out->adapter = is_narrow(ep) ? &adapter->lora->narrow : &adapter->lora->view;
   out->scale = (float)scale;
   return ACCEL_OK;
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "generate/image_text.h"
 #include "processing/processor.h"
 #include "processing/result.h"
 
@@ -24,7 +25,8 @@ typedef struct batcher {
 typedef struct job {
   accel__generate_plan plan;
   accel_generate_params params;
-  int32_t *ids;
+  int32_t *ids;               /* the prompt, without pictures */
+  accel__image_text pictured; /* the prompt, with pictures */
   accel__request request;
   accel_generations *result;
 } job;
@@ -142,6 +144,9 @@ static bool finished(void *state, void *work, accel_status *status) {
   if (!r->outcome.finished) return false;
   *status = accel__failure_raise(&r->outcome.failure);
   if (*status == ACCEL_OK) *status = accel__generate_collect(r, 1, &j->result);
+  if (*status == ACCEL_OK && j->pictured.pixels)
+    *status = accel__image_text_finish(b->ep, &j->pictured, j->params.keep_special_tokens != 0,
+                                       j->result);
   count(&b->ep->counters, r);
   accel__request_end(r, &b->stepper.stepper);
   return true;
@@ -160,6 +165,7 @@ static void free_job(void *work) {
   accel__request_end(&j->request, NULL);
   accel__generate_plan_free(&j->plan);
   accel__task_free(j->result);
+  accel__image_text_free(&j->pictured);
   free(j->ids);
   free(j);
 }
@@ -180,42 +186,55 @@ static accel_status copy_params(job *j, const accel_generate_params *params) {
   return ACCEL_OK;
 }
 
-static accel_status read_prompt(accel_endpoint *ep, job *j, const char *text, const int32_t *ids,
-                                uint32_t n, accel__ids *prompt) {
+static accel_status read_prompt(accel_endpoint *ep, job *j, const accel__generate_prompt *from,
+                                accel__ids *prompt) {
   accel__encoding enc = {0};
   int32_t bos;
   accel__encode_options how = {.add_special_tokens = !j->params.no_special_tokens};
-  if (text) {
+  accel__ids ids = {from->ids, from->n};
+  if (from->text) {
     ACCEL_TRY(accel__processor_check(ep, ep->model->task));
-    ACCEL_TRY(accel__encode_texts(ep, &text, NULL, 1, &how, &enc));
-    const accel__ids found = accel__prompt_of(ep, &enc, &bos);
-    ids = found.id;
-    n = found.n;
+    ACCEL_TRY(accel__encode_texts(ep, &from->text, NULL, 1, &how, &enc));
+    ids = accel__prompt_of(ep, &enc, &bos);
   }
-  j->ids = malloc((n + 1u) * sizeof *j->ids);
-  if (j->ids && n) memcpy(j->ids, ids, n * sizeof *ids);
+  j->ids = malloc((ids.n + 1u) * sizeof *j->ids);
+  if (j->ids && ids.n) memcpy(j->ids, ids.id, ids.n * sizeof *j->ids);
   accel__encoding_free(&enc);
-  *prompt = (accel__ids){j->ids, n};
-  return j->ids ? ACCEL_OK : accel__no_memory(n * sizeof *ids);
+  *prompt = (accel__ids){j->ids, ids.n};
+  return j->ids ? ACCEL_OK : accel__no_memory(ids.n * sizeof *j->ids);
 }
 
-static accel_status prepare(accel_endpoint *ep, job *j, const char *text, const int32_t *ids,
-                            uint32_t n, const accel_generate_params *params) {
+/* Pictures are decoded here, on the caller's thread. */
+static accel_status read_pictured(accel_endpoint *ep, job *j, const accel_image_prompt *from) {
+  accel__image_reader reader;
+  accel_status status = accel__image_reader_open(ep, j->params.no_special_tokens != 0, &reader);
+  if (status == ACCEL_OK) status = accel__image_text_read(&reader, from, 0, &j->pictured);
+  accel__image_reader_close(&reader);
+  return status;
+}
+
+static accel_status prepare(accel_endpoint *ep, job *j, const accel__generate_prompt *from,
+                            const accel_generate_params *params) {
+  const int64_t context = accel__context_length(ep);
   accel__ids prompt;
   ACCEL_TRY(accel__generate_plan_make(ep, params, &j->plan));
   ACCEL_TRY(copy_params(j, params));
   if (j->params.stop) j->plan.config.stop = j->params.stop->item;
-  ACCEL_TRY(read_prompt(ep, j, text, ids, n, &prompt));
-  return accel__generate_request(ep, &j->plan, &j->params, prompt, 0, accel__context_length(ep),
-                                 &j->request);
+  if (from->pictured) {
+    ACCEL_TRY(read_pictured(ep, j, from->pictured));
+    return accel__image_text_request(ep, &j->plan, &j->params, &j->pictured, 0, context,
+                                     &j->request);
+  }
+  ACCEL_TRY(read_prompt(ep, j, from, &prompt));
+  return accel__generate_request(ep, &j->plan, &j->params, prompt, 0, context, &j->request);
 }
 
-accel_status accel__submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
-                                    uint32_t n, const accel_generate_params *params,
+accel_status accel__submit_generate(accel_queue *queue, const accel__generate_prompt *prompt,
+                                    const accel_generate_params *params,
                                     const accel__submit_options *options, accel_ticket **out) {
   job *j = calloc(1, sizeof *j);
   if (!j) return accel__no_memory(sizeof *j);
-  accel_status status = prepare(accel__queue_endpoint(queue), j, text, ids, n, params);
+  accel_status status = prepare(accel__queue_endpoint(queue), j, prompt, params);
   const accel__submission what = {
       .group = &group, .work = j, .work_free = free_job, .options = *options};
   if (status == ACCEL_OK) return accel__queue_submit(queue, &what, out);

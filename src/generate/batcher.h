@@ -6,9 +6,17 @@
 #include "dispatch/queue.h"
 #include "generate/generation.h"
 
-/* Copies what is given.  text NULL: ids[n]. */
-accel_status accel__submit_generate(accel_queue *queue, const char *text, const int32_t *ids,
-                                    uint32_t n, const accel_generate_params *params,
+/* A prompt: one with pictures, else a text, else ids[n]. */
+typedef struct accel__generate_prompt {
+  const accel_image_prompt *pictured;
+  const char *text;
+  const int32_t *ids;
+  uint32_t n;
+} accel__generate_prompt;
+
+/* Copies what is given. */
+accel_status accel__submit_generate(accel_queue *queue, const accel__generate_prompt *prompt,
+                                    const accel_generate_params *params,
                                     const accel__submit_options *options, accel_ticket **out);
 accel_status accel__wait_generations(accel_ticket **ticket, int64_t timeout_ms,
                                      accel_generations **out);

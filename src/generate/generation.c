@@ -259,8 +259,9 @@ static accel_status new_tokens(const accel_endpoint *ep, const accel__generate_p
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %llu tokens, max_length is %lld",
                        ep->name, number, (unsigned long long)n, (long long)c->max_length);
   if (context > 0 && (int64_t)tokens + most > context) {
-    if (plan->asked_length || (int64_t)tokens >= context)
-      return too_long(ep, number, tokens, plan->asked_length ? (uint64_t)most : 1, context);
+    const bool fixed = plan->asked_length && most != INT32_MAX;
+    if (fixed || (int64_t)tokens >= context)
+      return too_long(ep, number, tokens, fixed ? (uint64_t)most : 1, context);
     most = context - (int64_t)tokens;
   }
   *out = (uint32_t)most;

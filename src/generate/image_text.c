@@ -4,10 +4,11 @@
  * BLIP's decoder looks at the encoder's states.  In LLaVA a picture takes the positions of as many
  * image tokens as it has rows: the prompt's one token for it is repeated so often, and the prompt
  * is read together with the pixels. */
+#include "generate/image_text.h"
+
 #include <stdlib.h>
 #include <string.h>
 
-#include "generate/image_text.h"
 #include "dispatch/pack.h"
 #include "processing/media.h"
 #include "processing/processor.h"
@@ -16,26 +17,10 @@
 #include "processing/result.h"
 #include "text/chat_template.h"
 
-/* One prompt on its way to a request. */
-typedef struct prepared_prompt {
-  accel_tensors *pixels; /* pixel_values, image_sizes; NULL: no pictures */
-  accel__encoding enc;
-  int32_t *ids; /* [n] the prompt with every picture's image tokens */
-  uint32_t n;
-} prepared_prompt;
-
-typedef struct job {
-  accel_endpoint *ep;
-  const accel_image_prompt *prompts;
-  const accel_generate_params *params;
-  accel__image_processor processor;
-  accel__chat_template *chat;
-  prepared_prompt *prepared;
-} job;
-
 /* ---- pictures ---- */
 
-static accel_status read_pictures(job *j, const accel_image_prompt *p, prepared_prompt *s) {
+static accel_status read_pictures(accel__image_reader *j, const accel_image_prompt *p,
+                                  accel__image_text *s) {
   accel__image *image = calloc((size_t)p->n_images + 1, sizeof *image);
   accel_status status = image ? ACCEL_OK : accel__no_memory(p->n_images * sizeof *image);
   for (uint32_t i = 0; i < p->n_images && status == ACCEL_OK; i++)
@@ -70,7 +55,8 @@ static cJSON *message_of(const accel_image_prompt *p) {
 }
 
 /* The conversation as the model's template writes it. */
-static accel_status render(job *j, const accel_image_prompt *p, accel__buffer *out) {
+static accel_status render(accel__image_reader *j, const accel_image_prompt *p,
+                           accel__buffer *out) {
   accel__json_file file = {0};
   cJSON *made = NULL;
   accel_status status = ACCEL_OK;
@@ -97,14 +83,17 @@ static bool begins_with_bos(const accel__tokenizer *tokenizer, const char *text)
   return bos && n && !strncmp(text, bos, n);
 }
 
-static accel_status read_text(job *j, const accel_image_prompt *p, prepared_prompt *s) {
+static accel_status read_text(accel__image_reader *j, const accel_image_prompt *p,
+                              accel__image_text *s) {
   const accel__processor *processor = accel__processor_for(j->ep);
-  const bool templated = j->ep->model->image_tokens && p->kind != ACCEL_PROMPT_TEXT;
+  const bool renders = j->ep->model->image_tokens &&
+                       (p->kind == ACCEL_PROMPT_QUESTION || p->kind == ACCEL_PROMPT_MESSAGES),
+             templated = renders || p->kind == ACCEL_PROMPT_TEMPLATED;
   accel__buffer text = {0};
   accel_status status = ACCEL_OK;
-  if (!templated && !p->text) return ACCEL_OK;
+  if (!renders && !p->text) return ACCEL_OK;
   if (!processor->tokenizer) return accel__processor_check(j->ep, j->ep->model->task);
-  if (templated)
+  if (renders)
     status = render(j, p, &text);
   else
     accel__buffer_text(&text, p->text);
@@ -112,7 +101,7 @@ static accel_status read_text(job *j, const accel_image_prompt *p, prepared_prom
   if (status == ACCEL_OK) {
     const char *bytes = text.data ? text.data : "";
     accel__encode_options how = {.add_special_tokens =
-                                     !j->params->no_special_tokens &&
+                                     !j->no_special_tokens &&
                                      !(templated && begins_with_bos(processor->tokenizer, bytes))};
     status = accel__encode(processor->tokenizer, bytes, text.n, NULL, 0, &how, &s->enc);
   }
@@ -147,7 +136,8 @@ done:
   return status;
 }
 
-static accel_status wrong_count(const job *j, uint32_t number, uint32_t tokens, uint32_t images) {
+static accel_status wrong_count(const accel__image_reader *j, uint32_t number, uint32_t tokens,
+                                uint32_t images) {
   const int32_t id = (int32_t)j->ep->model->image_tokens->token;
   const accel__tokenizer *tokenizer = accel__processor_for(j->ep)->tokenizer;
   const char *text = tokenizer ? accel__id_to_token(tokenizer, id, NULL) : NULL;
@@ -159,8 +149,8 @@ static accel_status wrong_count(const job *j, uint32_t number, uint32_t tokens, 
 }
 
 /* Each image token becomes as many as its picture has rows. */
-static accel_status expand(const job *j, uint32_t number, prepared_prompt *s) {
-  const accel_image_prompt *p = &j->prompts[number];
+static accel_status expand(const accel__image_reader *j, const accel_image_prompt *p,
+                           uint32_t number, accel__image_text *s) {
   const accel__image_tokens *image_tokens = j->ep->model->image_tokens;
   const accel_tensor *pixels = accel__find_tensor(s->pixels, "pixel_values");
   uint32_t tokens = 0;
@@ -196,14 +186,15 @@ static bool reads_question(const accel__model *model) {
   return encode && accel__entry_input(encode, "input_ids") >= 0;
 }
 
-static accel_status read_prompt(job *j, uint32_t number) {
-  const accel_image_prompt *p = &j->prompts[number];
+accel_status accel__image_text_read(accel__image_reader *j, const accel_image_prompt *p,
+                                    uint32_t number, accel__image_text *s) {
   const accel__model *model = j->ep->model;
-  prepared_prompt *s = &j->prepared[number];
+  *s = (accel__image_text){0};
   if (!model->image_tokens && p->n_images != 1)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %u pictures; a %s takes one",
                        j->ep->name, number, p->n_images, model->architecture);
-  if (!model->image_tokens && p->kind == ACCEL_PROMPT_MESSAGES)
+  if (!model->image_tokens &&
+      (p->kind == ACCEL_PROMPT_MESSAGES || p->kind == ACCEL_PROMPT_TEMPLATED))
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s holds no conversations; ask with a text",
                        j->ep->name, model->architecture);
   const bool asks = !model->image_tokens && !model->generation.caption_prefix,
@@ -217,27 +208,35 @@ static accel_status read_prompt(job *j, uint32_t number) {
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has no question", j->ep->name, number);
   ACCEL_TRY(read_pictures(j, p, s));
   ACCEL_TRY(read_text(j, p, s));
-  return model->image_tokens ? expand(j, number, s) : ACCEL_OK;
+  return model->image_tokens ? expand(j, p, number, s) : ACCEL_OK;
 }
 
-static accel_status make_request(void *user, const accel__generate_plan *plan, uint32_t number,
-                                 int64_t context, accel__request *out) {
-  const job *j = user;
-  const prepared_prompt *s = &j->prepared[number];
-  const accel__ids ids = j->ep->model->image_tokens ? (accel__ids){s->ids, s->n}
-                                                    : (accel__ids){s->enc.ids, (uint32_t)s->enc.n};
+void accel__image_text_free(accel__image_text *s) {
+  accel__tensors_free(&s->pixels);
+  accel__encoding_free(&s->enc);
+  free(s->ids);
+  *s = (accel__image_text){0};
+}
+
+accel_status accel__image_text_request(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                       const accel_generate_params *params,
+                                       const accel__image_text *s, uint32_t number, int64_t context,
+                                       accel__request *out) {
+  const accel__ids ids = ep->model->image_tokens ? (accel__ids){s->ids, s->n}
+                                                 : (accel__ids){s->enc.ids, (uint32_t)s->enc.n};
   const accel__encoder_input prompt = {ids, s->pixels ? s->pixels->item : NULL,
                                        s->pixels ? s->pixels->n : 0};
-  return accel__pictured_request(j->ep, plan, j->params, &prompt, number, context, out);
+  return accel__pictured_request(ep, plan, params, &prompt, number, context, out);
 }
 
-/* Captions are reported with the words that they were begun with. */
-static accel_status whole_captions(const job *j, accel_generations *found) {
-  const accel__tokenizer *tokenizer = accel__processor_for(j->ep)->tokenizer;
+accel_status accel__image_text_finish(const accel_endpoint *ep, const accel__image_text *prompts,
+                                      bool keep_special_tokens, accel_generations *found) {
+  const accel__tokenizer *tokenizer = accel__processor_for(ep)->tokenizer;
+  const bool begins = ep->model->generation.caption_prefix && tokenizer;
   accel_status status = ACCEL_OK;
-  for (uint32_t i = 0; tokenizer && status == ACCEL_OK && i < found->n; i++) {
+  for (uint32_t i = 0; begins && status == ACCEL_OK && i < found->n; i++) {
     accel_generation *g = (accel_generation *)&found->item[i]; /* ours until it is handed out */
-    const prepared_prompt *s = &j->prepared[g->prompt];
+    const accel__image_text *s = &prompts[g->prompt];
     if (s->enc.n < 2) continue;
     const size_t n = s->enc.n - 1 + g->n;
     int32_t *ids = malloc(n * sizeof *ids);
@@ -245,8 +244,8 @@ static accel_status whole_captions(const job *j, accel_generations *found) {
     if (!ids) return accel__no_memory(n * sizeof *ids);
     memcpy(ids, s->enc.ids, (s->enc.n - 1) * sizeof *ids);
     memcpy(ids + s->enc.n - 1, g->ids, g->n * sizeof *ids);
-    ids[0] = (int32_t)j->ep->model->bos_id;
-    status = accel__decode(tokenizer, ids, n, !j->params->keep_special_tokens,
+    ids[0] = (int32_t)ep->model->bos_id;
+    status = accel__decode(tokenizer, ids, n, !keep_special_tokens,
                            accel__tokenizer_describe(tokenizer)->clean_up, &text);
     if (status == ACCEL_OK)
       g->text = accel__arena_copy(accel__task_arena(found), text.data ? text.data : "", text.n);
@@ -257,37 +256,58 @@ static accel_status whole_captions(const job *j, accel_generations *found) {
   return status;
 }
 
+/* ---- readers ---- */
+
+accel_status accel__image_reader_open(accel_endpoint *ep, bool no_special_tokens,
+                                      accel__image_reader *out) {
+  const char *directory;
+  *out = (accel__image_reader){.ep = ep, .no_special_tokens = no_special_tokens};
+  ACCEL_TRY(accel__can_generate(ep));
+  if (!accel__generates_from_pictures(ep))
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s does not look at pictures", ep->name,
+                       ep->model->architecture);
+  ACCEL_TRY(accel__media_directory(ep, &directory));
+  return accel__image_processor_load(directory, &out->processor);
+}
+
+void accel__image_reader_close(accel__image_reader *j) { accel__chat_template_free(&j->chat); }
+
+/* ---- all of them at once ---- */
+
+typedef struct job {
+  const accel_endpoint *ep;
+  const accel_generate_params *params;
+  accel__image_text *prepared; /* [n] */
+} job;
+
+static accel_status make_request(void *user, const accel__generate_plan *plan, uint32_t number,
+                                 int64_t context, accel__request *out) {
+  const job *j = user;
+  return accel__image_text_request(j->ep, plan, j->params, &j->prepared[number], number, context,
+                                   out);
+}
+
 accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt *prompts,
                                     uint32_t n, const accel_generate_params *params,
                                     accel_generations **out) {
-  job j = {.ep = ep,
-           .prompts = prompts,
-           .params = params,
-           .prepared = calloc((size_t)n + 1, sizeof *j.prepared)};
+  accel__image_reader reader = {0};
   accel__generate_plan plan = {0};
-  const char *directory;
+  job j = {.ep = ep, .params = params, .prepared = calloc((size_t)n + 1, sizeof *j.prepared)};
   accel_status status = ACCEL_OK;
   *out = NULL;
   if (!j.prepared) return accel__no_memory(n * sizeof *j.prepared);
-  ACCEL_GOTO(accel__can_generate(ep));
-  if (!accel__generates_from_pictures(ep))
-    ACCEL_GOTO(accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s does not look at pictures", ep->name,
-                           ep->model->architecture));
-  ACCEL_GOTO(accel__media_directory(ep, &directory));
-  ACCEL_GOTO(accel__image_processor_load(directory, &j.processor));
-  for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(read_prompt(&j, i));
+  ACCEL_GOTO(accel__image_reader_open(ep, params->no_special_tokens != 0, &reader));
+  for (uint32_t i = 0; i < n; i++)
+    ACCEL_GOTO(accel__image_text_read(&reader, &prompts[i], i, &j.prepared[i]));
   ACCEL_GOTO(accel__generate_plan_make(ep, params, &plan));
   status = accel__generate_with(ep, &plan, params, n, make_request, &j, out);
-  if (status == ACCEL_OK && ep->model->generation.caption_prefix) status = whole_captions(&j, *out);
+  if (status == ACCEL_OK)
+    status = accel__image_text_finish(ep, j.prepared, params->keep_special_tokens != 0, *out);
   if (status != ACCEL_OK) accel__task_free(*out), *out = NULL;
 done:
-  for (uint32_t i = 0; i < n; i++) {
-    accel__tensors_free(&j.prepared[i].pixels);
-    accel__encoding_free(&j.prepared[i].enc);
-    free(j.prepared[i].ids);
-  }
+  for (uint32_t i = 0; i < n; i++) accel__image_text_free(&j.prepared[i]);
   free(j.prepared);
   accel__generate_plan_free(&plan);
-  accel__chat_template_free(&j.chat);
+  accel__image_reader_close(&reader);
   return status;
 }

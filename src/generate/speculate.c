@@ -1,6 +1,7 @@
 /* speculate.c - prompt lookup, and how many guesses pay. */
 #include "generate/speculate.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #include "generate/assistant_draft.h"
@@ -18,26 +19,33 @@ void accel__step_cost_note(accel__step_cost *c, uint32_t sequences, uint32_t row
     const double each = (ms - c->plain) / (rows - sequences), more = each < 0          ? 0
                                                                      : each < c->plain ? each
                                                                                        : c->plain;
-    c->more += share * (more - c->more);
+    c->measured++; /* the mean of the first ones and of what was presumed */
+    c->more += fmax(share, 1.0 / (c->measured + 1)) * (more - c->more);
   }
 }
 
-static double chance(const accel__guess_record *r) {
-  return (r->right + r->prior) / (r->right + r->wrong + 1.0);
+static double chance(const accel__odds *o) {
+  return (o->right + o->prior) / (o->right + o->wrong + 1.0);
+}
+
+static void note_odds(accel__odds *o, uint32_t right, bool wrong) {
+  const double keep = 0.9; /* of the older ones, with each step */
+  o->right = keep * o->right + right;
+  o->wrong = keep * o->wrong + wrong;
 }
 
 uint32_t accel__speculate_count(accel__guess_record *r, const accel__step_cost *cost, double each,
                                 uint32_t most) {
   enum { FIRST_PAUSE = 16, LONGEST_PAUSE = 512 };
   if (cost->plain <= 0 || !most) return 0;
-  const double p = chance(r), row = cost->more + each;
-  double best = cost->sequences / cost->plain, expected = 0, power = 1;
+  const double next = chance(r->next), row = cost->more + each;
+  double best = cost->sequences / cost->plain, expected = 0, right = chance(&r->first);
   uint32_t count = 0;
   for (uint32_t k = 1; k <= most; k++) {
-    power *= p;
-    expected += power;
+    expected += right; /* the chance that guesses up to this one are */
     const double rate = (cost->sequences + expected) / (cost->plain + k * row);
     if (rate > best) best = rate, count = k;
+    right *= next;
   }
   if (count) return r->pause = 0, count;
   if (!r->pause) r->pause = FIRST_PAUSE, r->waited = 0;
@@ -48,10 +56,9 @@ uint32_t accel__speculate_count(accel__guess_record *r, const accel__step_cost *
 }
 
 void accel__speculate_note(accel__guess_record *r, uint32_t made, uint32_t right) {
-  const double keep = 0.9; /* of the older ones, with each step */
   if (!made) return;
-  r->right = keep * r->right + right;
-  r->wrong = keep * r->wrong + (right < made);
+  note_odds(&r->first, right > 0, !right);
+  if (right && made > 1) note_odds(r->next, right - 1, right < made);
 }
 
 uint32_t accel__lookup(accel__ids where, accel__ids ids, uint32_t ngram, uint32_t *n) {
@@ -71,10 +78,12 @@ uint32_t accel__lookup(accel__ids where, accel__ids ids, uint32_t ngram, uint32_
 
 accel_status accel__speculation_begin(accel__request *r) {
   /* of an assistant; behind one token, two, three, four */
-  static const double prior[ACCEL__NGRAM + 1] = {0.6, 0.15, 0.4, 0.6, 0.75};
+  static const double prior[ACCEL__NGRAM + 1] = {0.6, 0.15, 0.5, 0.7, 0.8}, next[2] = {0.6, 0.8};
   accel__speculation *s = calloc(1, sizeof *s);
   if (!s) return accel__no_memory(sizeof *s);
-  for (int i = 0; i <= ACCEL__NGRAM; i++) s->record[i].prior = prior[i];
+  for (int i = 0; i < 2; i++) s->next[i].prior = next[i];
+  for (int i = 0; i <= ACCEL__NGRAM; i++)
+    s->record[i] = (accel__guess_record){.first.prior = prior[i], .next = &s->next[i > 0]};
   r->progress.speculation = s;
   return ACCEL_OK;
 }

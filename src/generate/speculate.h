@@ -41,20 +41,29 @@ typedef struct accel__step_cost {
   double plain;       /* of a step in which each of `sequences` feeds one token */
   double more;        /* for each row more */
   uint32_t sequences; /* that `plain` is of */
+  uint32_t measured;  /* steps that `more` is of; 0: a presumption */
 } accel__step_cost;
 /* A step of so many sequences and rows took so long. */
 void accel__step_cost_note(accel__step_cost *c, uint32_t sequences, uint32_t rows, double ms);
 
-/* How often guesses of a kind were right. */
+/* How often guesses were right. */
+typedef struct accel__odds {
+  double prior;        /* the chance of one before anything is known */
+  double right, wrong; /* older ones count less */
+} accel__odds;
+
+/* Guesses of a kind.  A copy goes on or is none: whether the first guess of a step is right says
+ * most of those behind it. */
 typedef struct accel__guess_record {
-  double prior;           /* the chance of a guess before anything is known */
-  double right, wrong;    /* older ones count less */
+  accel__odds first;
+  accel__odds *next;      /* of guesses behind right ones; kinds may share it */
   uint32_t waited, pause; /* chances that were passed by since the last trial, and are to be */
 } accel__guess_record;
 
 typedef struct accel__speculation {
   /* by length of the n-gram; [0] of an assistant */
   accel__guess_record record[ACCEL__NGRAM + 1];
+  accel__odds next[2];                  /* of the assistant, of all n-grams */
   struct accel__assistant_draft *draft; /* NULL: not opened */
   bool off;                             /* its assistant has failed: no more guesses */
 } accel__speculation;

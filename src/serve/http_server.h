@@ -132,7 +132,7 @@ void http_server_stop(serve_server *server);
 /* ---- one request ------------------------------------------------------------------------------
  */
 
-enum { SERVE_TICKETS = 16, SERVE_TAKEN = 4 };
+enum { SERVE_TAKEN = 4 };
 
 typedef struct serve_slot {
   serve_request *request;

@@ -73,13 +73,14 @@ bool openai_settings_make(serve_request *request, const openai_fields *fields,
                           openai_settings *out);
 void openai_settings_free(openai_settings *s);
 /* max_new_tokens where nothing was asked for: what the model's context leaves. */
-void openai_limit_tokens(openai_settings *s, const serve_model *model, uint32_t prompt_tokens);
+void openai_limit_tokens(openai_settings *s, const serve_model *model);
 
 /* ---- messages (openai_messages.c) ---- */
 
 typedef struct openai_messages {
-  char *json;         /* as chat templates read them */
-  accel_media *image; /* [images] of data: URIs, in their order */
+  char *json;          /* as chat templates read them, arguments of calls as objects */
+  char *json_of_texts; /* the same, arguments as JSON in texts; NULL: there are none */
+  accel_media *image;  /* [images] of data: URIs, in their order */
   uint32_t images;
 } openai_messages;
 
@@ -106,6 +107,9 @@ typedef struct openai_prompt {
   uint32_t number;
   int32_t *ids; /* [n], malloc's */
   uint32_t n;
+  char *text; /* malloc's, with images[n_images] in the place of ids; NULL: there are none */
+  const accel_media *images;
+  uint32_t n_images;
   accel_ticket *ticket;
   accel_generations *result;
 } openai_prompt;
@@ -116,7 +120,6 @@ typedef struct openai_job {
   openai_settings *settings;
   openai_prompt prompt[OPENAI_PROMPTS];
   uint32_t n_prompts;
-  const openai_messages *pictures; /* the prompt in the place of ids; NULL: there are none */
   /* With settings->stream: begins the stream, and takes each token, on the handler's thread. */
   bool (*begin)(struct openai_job *job);
   bool (*take)(struct openai_job *job, const openai_event *event);
@@ -128,6 +131,9 @@ typedef struct openai_job {
 
 /* Tokens of a text in prompt number n_prompts, which counts up. */
 bool openai_add_prompt(openai_job *job, const char *text, int special_tokens);
+/* The same of a text, as the chat template has written it, with the pictures of the messages, which
+ * must outlive the job. */
+bool openai_add_pictured(openai_job *job, const char *text, const openai_messages *pictures);
 /* The same of tokens; `ids` is a JSON array. */
 bool openai_add_ids(openai_job *job, const cJSON *ids);
 /* Runs all prompts to their end, and counts them for /metrics.  false: it was answered, or the

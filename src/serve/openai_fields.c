@@ -1,7 +1,6 @@
 /* openai_fields.c - every field of OpenAI's requests in one table: on which routes it is known, what
  * it holds, in which range, and where it goes. */
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 #include "serve/openai.h"
@@ -116,6 +115,13 @@ static const field fields[] = {
 };
 enum { FIELDS = sizeof fields / sizeof *fields };
 
+/* What a field is on routes that do not have it. */
+static void clear(const field *f, openai_fields *out) {
+  void *at = (char *)out + f->at;
+  if (f->kind == NUMBER || f->kind == INTEGER) *(double *)at = NAN;
+  if (f->kind == FLAG) *(int *)at = -1;
+}
+
 static const field *find(const char *name, unsigned route) {
   for (size_t i = 0; i < FIELDS; i++)
     if ((fields[i].routes & route) && !strcmp(fields[i].name, name)) return &fields[i];
@@ -126,93 +132,69 @@ const char *openai_string(const cJSON *item) {
   return cJSON_IsString(item) ? item->valuestring : NULL;
 }
 
-static bool in_range(serve_request *request, const field *f, double value) {
-  if (value >= f->low && value <= f->high) return true;
-  serve_fail(request, 400, f->name, NULL, "%s: %.15g is not between %.15g and %.15g", f->name,
-             value, f->low, f->high);
-  return false;
-}
-
 bool openai_check_number(serve_request *request, const char *name, double value) {
   const field *f = find(name, ALL);
-  return !f || in_range(request, f, value);
-}
-
-static bool wrong(serve_request *request, const field *f, const char *kind) {
-  serve_fail(request, 400, f->name, NULL, "%s: expected %s", f->name, kind);
+  if (!f || (value >= f->low && value <= f->high)) return true;
+  serve_fail(request, 400, name, NULL, "%s: %.15g is not between %.15g and %.15g", name, value,
+             f->low, f->high);
   return false;
 }
 
-static bool take_number(serve_request *request, const field *f, const cJSON *item, double *out) {
-  if (!cJSON_IsNumber(item)) return wrong(request, f, "a number");
-  *out = item->valuedouble;
-  if (f->kind == INTEGER && *out != floor(*out)) return wrong(request, f, "a whole number");
-  return in_range(request, f, *out);
+/* An object, array or any item, where it is one. */
+static const cJSON *take_item(serve_fields *from, const field *f) {
+  const cJSON *item = field_item(from, f->name);
+  if (!item) return NULL;
+  if (f->kind == OBJECT && !cJSON_IsObject(item)) field_wrong(from, f->name, "must be an object");
+  if (f->kind == ARRAY && !cJSON_IsArray(item)) field_wrong(from, f->name, "must be an array");
+  const int n = f->kind == ARRAY ? cJSON_GetArraySize(item) : 0;
+  if (f->kind == ARRAY && (n < f->low || n > f->high))
+    field_wrong(from, f->name, "must have %.15g to %.15g elements", f->low, f->high);
+  return item;
 }
 
-static bool take(serve_request *request, const field *f, const cJSON *item, openai_fields *out) {
+static void take(serve_fields *from, const field *f, openai_fields *out) {
   void *at = (char *)out + f->at;
+  const cJSON *item = field_item(from, f->name);
   switch (f->kind) {
     case NUMBER:
+      *(double *)at = field_number(from, f->name, f->low, f->high, (double)NAN);
+      break;
     case INTEGER:
-      return take_number(request, f, item, at);
+      *(double *)at =
+          item ? (double)field_integer(from, f->name, (int64_t)f->low, (int64_t)f->high, 0)
+               : (double)NAN;
+      break;
     case FLAG:
-      if (!cJSON_IsBool(item)) return wrong(request, f, "true or false");
-      *(int *)at = cJSON_IsTrue(item);
-      return true;
+      *(int *)at = item ? field_flag(from, f->name, false) : -1;
+      break;
     case STRING:
-      if (!cJSON_IsString(item)) return wrong(request, f, "a string");
+      *(const cJSON **)at = field_text(from, f->name, NULL) ? item : NULL;
       break;
     case OBJECT:
-      if (!cJSON_IsObject(item)) return wrong(request, f, "an object");
-      break;
     case ARRAY:
-      if (!cJSON_IsArray(item)) return wrong(request, f, "an array");
-      if (!in_range(request, f, cJSON_GetArraySize(item))) return false;
-      break;
     case ANY:
+      *(const cJSON **)at = take_item(from, f);
       break;
     case SILENT:
-      return true;
+      break;
     case REFUSED:
-      serve_fail(request, 400, f->name, NULL, "%s is not supported; %s", f->name, f->remedy);
-      return false;
-  }
-  *(const cJSON **)at = item;
-  return true;
-}
-
-/* Adds a name to a header's value; characters that a header may not have become '?'. */
-static void note(char *list, size_t size, const char *name) {
-  size_t n = strlen(list);
-  if (n && n + 3 < size) n += (size_t)snprintf(list + n, size - n, ", ");
-  for (; *name && n + 1 < size; name++)
-    list[n++] = (*name > ' ' && *name < 0x7F && *name != ',') ? *name : '?';
-  list[n] = 0;
-}
-
-static void clear(openai_fields *out) {
-  memset(out, 0, sizeof *out);
-  for (size_t i = 0; i < FIELDS; i++) {
-    if (fields[i].kind == NUMBER || fields[i].kind == INTEGER)
-      *(double *)((char *)out + fields[i].at) = NAN;
-    if (fields[i].kind == FLAG) *(int *)((char *)out + fields[i].at) = -1;
+      if (item) field_wrong(from, f->name, "is not supported; %s", f->remedy);
+      break;
   }
 }
 
 bool openai_read_fields(serve_request *request, const cJSON *body, unsigned route,
                         openai_fields *out) {
-  char ignored[512] = "";
-  const cJSON *item;
-  clear(out);
-  cJSON_ArrayForEach(item, body) {
-    if (!item->string || cJSON_IsNull(item)) continue;
-    const field *f = find(item->string, route);
-    if (!f)
-      note(ignored, sizeof ignored, item->string);
-    else if (!take(request, f, item, out))
-      return false;
-  }
-  if (*ignored) serve_add_header(request, "x-accel-ignored", ignored);
-  return true;
+  serve_fields from;
+  fields_of_object(&from, request, body);
+  from.flat = true;
+  memset(out, 0, sizeof *out);
+  for (size_t i = 0; i < FIELDS; i++)
+    if (fields[i].routes & route)
+      take(&from, &fields[i], out);
+    else
+      clear(&fields[i], out);
+  const bool good = fields_end(&from);
+  fields_free(&from);
+  return good;
 }

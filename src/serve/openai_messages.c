@@ -13,6 +13,7 @@ typedef struct reader {
   openai_messages *out;
   uint64_t pixels; /* of all pictures so far */
   unsigned number; /* of the message */
+  bool objects;    /* arguments of calls became objects */
 } reader;
 
 static bool refuse(const reader *r, const char *what) {
@@ -122,6 +123,7 @@ static bool take_call(reader *r, const cJSON *call, cJSON *list) {
   cJSON_AddStringToObject(made, "type", "function");
   cJSON_AddStringToObject(inner, "name", name);
   if (!given) given = cJSON_CreateObject();
+  r->objects |= cJSON_IsObject(given) != 0;
   cJSON_AddItemToObject(inner, "arguments", given);
   cJSON_AddItemToObject(made, "function", inner);
   return cJSON_AddItemToArray(list, made) || no_memory(r);
@@ -166,6 +168,24 @@ static bool take_message(reader *r, const cJSON *from, cJSON *list) {
   return cJSON_AddStringToObject(message, "content", "") || no_memory(r);
 }
 
+/* Arguments that are objects become texts. */
+static bool write_arguments(cJSON *messages) {
+  cJSON *message, *call;
+  cJSON_ArrayForEach(message, messages) {
+    cJSON_ArrayForEach(call, cJSON_GetObjectItemCaseSensitive(message, "tool_calls")) {
+      cJSON *function = cJSON_GetObjectItemCaseSensitive(call, "function"),
+            *arguments = cJSON_GetObjectItemCaseSensitive(function, "arguments");
+      if (!cJSON_IsObject(arguments)) continue;
+      char *text = cJSON_PrintUnformatted(arguments);
+      cJSON *made = text ? cJSON_CreateString(text) : NULL;
+      cJSON_free(text);
+      if (!made || !cJSON_ReplaceItemInObjectCaseSensitive(function, "arguments", made))
+        return false;
+    }
+  }
+  return true;
+}
+
 bool openai_messages_read(serve_request *request, const cJSON *messages, openai_messages *out) {
   reader r = {.request = request, .out = out};
   const cJSON *item;
@@ -182,6 +202,9 @@ bool openai_messages_read(serve_request *request, const cJSON *messages, openai_
     r.number++;
   }
   if (ok && !(out->json = cJSON_PrintUnformatted(list))) ok = no_memory(&r);
+  if (ok && r.objects &&
+      !(write_arguments(list) && (out->json_of_texts = cJSON_PrintUnformatted(list))))
+    ok = no_memory(&r);
   cJSON_Delete(list);
   return ok;
 }
@@ -190,4 +213,5 @@ void openai_messages_free(openai_messages *m) {
   for (uint32_t i = 0; i < m->images; i++) free((void *)m->image[i].data);
   free(m->image);
   free(m->json);
+  free(m->json_of_texts);
 }

@@ -59,6 +59,16 @@ bool openai_add_prompt(openai_job *job, const char *text, int special_tokens) {
   return ok;
 }
 
+bool openai_add_pictured(openai_job *job, const char *text, const openai_messages *pictures) {
+  openai_prompt *p = next_prompt(job);
+  if (!p) return false;
+  p->text = strdup(text);
+  p->images = pictures->image;
+  p->n_images = pictures->images;
+  if (!p->text) serve_fail(job->request, 500, NULL, NULL, "out of memory");
+  return p->text != NULL;
+}
+
 bool openai_add_ids(openai_job *job, const cJSON *ids) {
   const cJSON *item;
   uint32_t n = 0;
@@ -157,6 +167,14 @@ static accel_status submit(openai_job *job, openai_prompt *p) {
   }
   what.priority = job->settings->priority;
   what.deadline_ms = job->settings->deadline_ms;
+  const accel_image_prompt pictured = {.kind = ACCEL_PROMPT_TEMPLATED,
+                                       .text = p->text,
+                                       .images = p->images,
+                                       .n_images = p->n_images};
+  if (p->text) {
+    what.image_prompt = &pictured;
+    params.no_special_tokens = 0; /* as the model's processor does with the template's text */
+  }
   what.ids = p->ids;
   what.n = p->n;
   what.generate = &params;
@@ -167,9 +185,13 @@ static accel_status submit(openai_job *job, openai_prompt *p) {
   return status;
 }
 
-/* Which field a request that fails at once is about: its grammar, when it has one. */
+/* Which field a request that fails at once is about: its grammar, when it has one, else the
+ * messages with its pictures. */
 static const char *blamed(const openai_job *job, accel_status status) {
-  return status == ACCEL_ERROR_QUEUE_FULL ? NULL : job->settings->grammar_field;
+  if (status == ACCEL_ERROR_QUEUE_FULL) return NULL;
+  return job->settings->grammar_field ? job->settings->grammar_field
+         : job->prompt[0].text        ? "messages"
+                                      : NULL;
 }
 
 /* The first failure is the answer; those that are under way are cancelled and waited for. */
@@ -205,36 +227,6 @@ static bool run_queued(openai_job *job) {
   return !answered && (took || !begins);
 }
 
-/* ---- prompts with pictures, which the queue does not take ---- */
-
-static int on_pictured(void *user, const accel_token_event *event) {
-  openai_prompt *p = user;
-  openai_event *copy = p->job->settings->stream ? copy_event(event, event->sequence) : NULL;
-  const bool goes_on = !serve_gone(p->job->request) &&
-                       (!p->job->settings->stream || (copy && p->job->take(p->job, copy)));
-  free(copy);
-  return !goes_on;
-}
-
-static bool run_pictured(openai_job *job) {
-  openai_prompt *p = &job->prompt[0];
-  const accel_image_prompt prompt = {.kind = ACCEL_PROMPT_MESSAGES,
-                                     .text = job->pictures->json,
-                                     .images = job->pictures->image,
-                                     .n_images = job->pictures->images};
-  accel_generate_params params = job->settings->params;
-  serve_use_adapter(&params, job->model);
-  params.no_special_tokens = 0; /* as the model's processor does with the template's text */
-  params.on_token = on_pictured;
-  params.on_token_user = p;
-  if (job->settings->stream && !job->begin(job)) return false;
-  const accel_status status =
-      accel_generate_images(job->model->endpoint, &prompt, 1, &params, &p->result);
-  if (status == ACCEL_OK) return true;
-  serve_fail_with(job->request, status, blamed(job, status));
-  return false;
-}
-
 /* ---- all of it ---- */
 
 static void count(const openai_job *job) {
@@ -256,8 +248,7 @@ bool openai_run(openai_job *job) {
   pthread_mutex_init(&feed.lock, NULL);
   pthread_cond_init(&feed.changed, NULL);
   job->feed = &feed;
-  if (job->pictures) next_prompt(job);
-  const bool ok = job->pictures ? run_pictured(job) : run_queued(job);
+  const bool ok = run_queued(job);
   job->feed = NULL;
   pthread_cond_destroy(&feed.changed);
   pthread_mutex_destroy(&feed.lock);
@@ -268,6 +259,7 @@ bool openai_run(openai_job *job) {
 void openai_job_free(openai_job *job) {
   for (uint32_t i = 0; i < job->n_prompts; i++) {
     free(job->prompt[i].ids);
+    free(job->prompt[i].text);
     accel_generations_free(&job->prompt[i].result);
   }
 }

@@ -248,10 +248,9 @@ void openai_settings_free(openai_settings *s) {
   free(s->config);
 }
 
-void openai_limit_tokens(openai_settings *s, const serve_model *model, uint32_t prompt_tokens) {
+void openai_limit_tokens(openai_settings *s, const serve_model *model) {
   enum { KNOWN = 1 << 24 }; /* larger contexts are files that do not say theirs */
-  const accel_processor *p = accel_processor_of(model->endpoint);
-  if (s->params.max_new_tokens >= 0 || p->max_length <= 0 || p->max_length > KNOWN) return;
-  if (p->max_length > prompt_tokens)
-    s->params.max_new_tokens = (int32_t)(p->max_length - prompt_tokens);
+  const int64_t most = accel_processor_of(model->endpoint)->max_length;
+  if (s->params.max_new_tokens < 0 && most > 0 && most <= KNOWN)
+    s->params.max_new_tokens = INT32_MAX;
 }

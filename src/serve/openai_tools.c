@@ -70,7 +70,11 @@ void openai_tools_free(openai_tools *t) {
 
 /* ---- calls ---- */
 
+/* Mistral's templates take no other ids than of 9 letters and digits. */
+enum { SHORT_ID = 9 };
+
 bool openai_calls_begin(openai_calls *calls, const openai_tools *tools) {
+  calls->short_ids = tools->tools && !strncmp(accel_tools_family(tools->tools), "mistral", 7);
   return !tools->tools || accel_tool_parser_open(tools->tools, &calls->parser) == ACCEL_OK;
 }
 
@@ -83,7 +87,9 @@ static void on_event(void *user, const accel_tool_event *event) {
       break;
     case ACCEL_TOOL_CALL:
       calls->n++;
-      calls->call(calls->user, event->call, reply_id("call_", id), event->text, "");
+      reply_id(calls->short_ids ? "" : "call_", id);
+      if (calls->short_ids) id[SHORT_ID] = 0;
+      calls->call(calls->user, event->call, id, event->text, "");
       break;
     case ACCEL_TOOL_ARGUMENTS:
       calls->call(calls->user, event->call, NULL, NULL, event->text);

@@ -26,6 +26,7 @@ typedef struct openai_calls {
   uint32_t n; /* calls so far */
   /* private */
   accel_tool_parser *parser; /* NULL: all of it is text */
+  bool short_ids;
 } openai_calls;
 /* false: no memory. */
 bool openai_calls_begin(openai_calls *calls, const openai_tools *tools);

@@ -206,7 +206,7 @@ static void finish(chat *c) {
 
 /* ---- prompts ---- */
 
-/* Writes the conversation down as the model's template has it, and into tokens. */
+/* Writes the conversation down as the model's template has it, and without pictures into tokens. */
 static bool render(chat *c, const openai_fields *f) {
   accel_template *template = NULL;
   accel_template_params how = accel_template_params_default();
@@ -220,26 +220,18 @@ static bool render(chat *c, const openai_fields *f) {
   how.add_generation_prompt = f->add_generation_prompt != 0;
   accel_status status = accel_template_of(c->job.model->endpoint, &template);
   if (status == ACCEL_OK) status = accel_template_render(template, c->messages.json, &how, &text);
+  /* templates as DeepSeek's put arguments of calls between texts */
+  if (status != ACCEL_OK && template && c->messages.json_of_texts)
+    status = accel_template_render(template, c->messages.json_of_texts, &how, &text);
   bool ok = status == ACCEL_OK;
   if (!ok) serve_fail_with(c->job.request, status, "messages");
-  if (ok) ok = openai_add_prompt(&c->job, text, 0);
+  if (ok)
+    ok = c->messages.images ? openai_add_pictured(&c->job, text, &c->messages)
+                            : openai_add_prompt(&c->job, text, 0);
   accel_string_free(&text);
   cJSON_free(documents);
   cJSON_free(variables);
   return ok;
-}
-
-/* What the queue does not take with pictures is refused. */
-static bool take_pictures(chat *c, const openai_fields *f) {
-  if (!c->messages.images) return true;
-  if (c->tools.json || f->documents || f->template_variables || f->continue_final_message > 0) {
-    serve_fail(c->job.request, 400, "messages", NULL,
-               "pictures together with tools, documents or variables of the template are not "
-               "supported");
-    return false;
-  }
-  c->job.pictures = &c->messages;
-  return true;
 }
 
 static bool make_choices(chat *c) {
@@ -270,11 +262,8 @@ static bool prepare(serve_request *request, chat *c) {
                    c->settings.stream ? "chat.completion.chunk" : "chat.completion",
                    c->job.model->name);
   if (!openai_tools_read(request, c->job.model, &fields, &c->settings, &c->tools)) return false;
-  if (!take_pictures(c, &fields)) return false;
-  if (!c->job.pictures) {
-    if (!render(c, &fields)) return false;
-    openai_limit_tokens(&c->settings, c->job.model, c->job.prompt[0].n);
-  }
+  if (!render(c, &fields)) return false;
+  openai_limit_tokens(&c->settings, c->job.model);
   return make_choices(c);
 }
 

@@ -176,12 +176,8 @@ static bool prepare(serve_request *request, completion *c) {
   if (!c->job.model) return false;
   openai_head_make(&c->head, "cmpl-", "text_completion", c->job.model->name);
   if (!add_prompts(c, fields.prompt)) return false;
-  uint32_t longest = 0;
-  for (uint32_t i = 0; i < c->job.n_prompts; i++)
-    if (c->job.prompt[i].n > longest) longest = c->job.prompt[i].n;
   /* as OpenAI's older models: 16 tokens, where nothing was asked for */
   if (c->settings.params.max_new_tokens < 0) c->settings.params.max_new_tokens = 16;
-  openai_limit_tokens(&c->settings, c->job.model, longest);
   const size_t choices = (size_t)c->job.n_prompts * c->settings.n;
   c->told = calloc(choices, sizeof *c->told);
   c->waiting = calloc(choices, sizeof *c->waiting);

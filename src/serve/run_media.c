@@ -199,18 +199,59 @@ cJSON *run_depth_estimation(run_job *j) {
 
 /* ---- texts about pictures ---- */
 
+/* Through the queue, one request for each prompt, as many of the *n at once as a request may watch and
+ * the queue has room for; *n becomes how many those were. */
+static accel_status look_at(run_job *j, const accel_image_prompt *prompts,
+                            const accel_generate_params *how, uint32_t *n,
+                            accel_generations **found) {
+  accel_ticket *ticket[SERVE_TICKETS] = {NULL};
+  accel_status status = ACCEL_OK;
+  uint32_t begun = 0;
+  for (; begun < *n && begun < SERVE_TICKETS; ++begun) {
+    accel_request what = accel_request_default(ACCEL_REQUEST_GENERATE);
+    what.image_prompt = &prompts[begun];
+    what.generate = how;
+    status = serve_submit(j->f.request, j->model->queue, &what, &ticket[begun]);
+    if (status != ACCEL_OK) break;
+  }
+  if (status == ACCEL_ERROR_QUEUE_FULL && begun) status = ACCEL_OK; /* those first */
+  *n = begun;
+  if (!job_done(j, status))
+    for (uint32_t i = 0; i < begun; ++i) accel_ticket_cancel(ticket[i]);
+  for (uint32_t i = 0; i < begun; ++i) {
+    serve_wait(j->f.request, ticket[i]);
+    const accel_status own = accel_wait_generations(&ticket[i], -1, &found[i]);
+    if (own == ACCEL_OK || status != ACCEL_OK) continue;
+    status = own;
+    job_done(j, status);
+    for (uint32_t k = i + 1; k < begun; ++k) accel_ticket_cancel(ticket[k]);
+  }
+  return status;
+}
+
 /* Runs the prompts, whose pictures and texts are set. */
 static cJSON *look(run_job *j, const accel_image_prompt *prompts, accel_generate_params *how,
                    const char *key, const char *const *before) {
-  accel_generations *found = NULL;
-  cJSON *answer = NULL;
+  run_job one = {.n = 1, .single = true}; /* each prompt by itself */
   if (!prompts || !job_ready(j)) return NULL;
-  if (how->num_beams < 2) how->on_token = serve_stop_when_gone;
-  how->on_token_user = j->f.request;
-  if (job_done(j, accel_generate_images(j->model->endpoint, prompts, j->n, how, &found)))
-    answer = job_generated(j, found, key, before);
-  accel_generations_free(&found);
-  return answer;
+  serve_use_adapter(how, j->model);
+  cJSON *rows = cJSON_CreateArray();
+  bool good = true;
+  for (uint32_t at = 0, n; good && at < j->n; at += n) {
+    accel_generations *found[SERVE_TICKETS] = {NULL};
+    n = j->n - at;
+    good = look_at(j, prompts + at, how, &n, found) == ACCEL_OK;
+    for (uint32_t i = 0; i < n; ++i) {
+      if (good)
+        cJSON_AddItemToArray(rows,
+                             job_generated(&one, found[i], key, before ? &before[at + i] : NULL));
+      accel_generations_free(&found[i]);
+    }
+  }
+  j->counts = one.counts;
+  if (good) return job_shape(j, rows);
+  cJSON_Delete(rows);
+  return NULL;
 }
 
 cJSON *run_image_to_text(run_job *j) {

@@ -92,14 +92,16 @@ bool serve_write_event(serve_request *request, cJSON *json);
 
 /* The client has left, or the server will not wait for this request any longer. */
 bool serve_gone(const serve_request *request);
+/* Tickets that a request may have under way. */
+enum { SERVE_TICKETS = 16 };
 /* Cancels `ticket` when that happens, at once when it has.  Until serve_unwatch(), which must come
  * before an accel_wait_...() that may take the result: a ticket that is freed can not be cancelled.
- * serve_submit() and serve_wait() do all of it.  false: 16 tickets are watched already. */
+ * serve_submit() and serve_wait() do all of it.  false: SERVE_TICKETS are watched already. */
 bool serve_watch(serve_request *request, accel_ticket *ticket);
 void serve_unwatch(serve_request *request, accel_ticket *ticket);
 
 /* The usual way, for requests to a queue: submits `what`, whose `done` and `user` the server sets,
- * and watches the ticket.  ACCEL_ERROR_LIMIT: the request has 16 tickets under way already.  Else as
+ * and watches the ticket.  ACCEL_ERROR_LIMIT: the request has SERVE_TICKETS under way already.  Else as
  * accel_submit_request(). */
 accel_status serve_submit(serve_request *request, accel_queue *queue, accel_request *what,
                           accel_ticket **ticket);

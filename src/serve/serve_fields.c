@@ -89,7 +89,7 @@ static void list_ignored(const serve_fields *f, const cJSON *object, int depth, 
   const cJSON *item;
   cJSON_ArrayForEach(item, object) {
     const size_t used = strlen(list);
-    if (!item->string || was_asked(f, item->string)) continue;
+    if (!item->string || cJSON_IsNull(item) || was_asked(f, item->string)) continue;
     if (depth && is_inner(item)) {
       list_ignored(f, item, depth - 1, list, size);
       continue;
@@ -106,7 +106,7 @@ static void list_ignored(const serve_fields *f, const cJSON *object, int depth, 
 bool fields_end(serve_fields *f) {
   char list[512] = "";
   if (f->failed) return false;
-  list_ignored(f, f->object, INNER, list, sizeof list);
+  list_ignored(f, f->object, f->flat ? 0 : INNER, list, sizeof list);
   if (*list) serve_add_header(f->request, "x-accel-ignored", list);
   return true;
 }
@@ -146,7 +146,7 @@ void field_wrong(serve_fields *f, const char *name, const char *format, ...) {
 const cJSON *field_item(serve_fields *f, const char *name) {
   if (f->failed) return NULL;
   if (!was_asked(f, name) && f->n_asked < SERVE_FIELDS) f->asked[f->n_asked++] = name;
-  const cJSON *item = find_member(f->object, name, INNER);
+  const cJSON *item = find_member(f->object, name, f->flat ? 0 : INNER);
   return cJSON_IsNull(item) ? NULL : item;
 }
 
@@ -194,7 +194,7 @@ double field_number(serve_fields *f, const char *name, double least, double most
     if (!*item->valuestring || *end) value = (double)NAN;
   }
   if (value >= least && value <= most) return value;
-  field_wrong(f, name, "must be a number from %.15g to %.15g", least, most);
+  field_wrong(f, name, "must be a number between %.15g and %.15g", least, most);
   return otherwise;
 }
 

@@ -13,7 +13,7 @@
 #include "serve/serve.h"
 
 enum {
-  SERVE_FIELDS = 48,       /* members that one handler asks for */
+  SERVE_FIELDS = 80,       /* members that one handler asks for */
   SERVE_MAX_TEXTS = 16384, /* texts of one request */
   SERVE_MAX_MEDIA = 64,    /* pictures of one request */
   SERVE_MAX_SOUNDS = 8,    /* sounds of one request */
@@ -25,6 +25,7 @@ typedef struct serve_fields {
   const cJSON *object;
   bool failed;
   bool form;       /* numbers and flags are written as text */
+  bool flat;       /* there are no members in inner objects, as in OpenAI's requests */
   cJSON *made;     /* the object of a form */
   uint64_t pixels; /* of the pictures so far */
   void **owned;    /* [n_owned] to free */

@@ -1,13 +1,13 @@
 /* request_bench.c - embeddings through a queue by many clients at once, beside one by one.
  *
  *   request_bench MODEL [--precision fp32] [--device cpu] [--threads 2] [--clients 16]
- *   [--requests 40] [--rounds 5]
+ *   [--requests 40] [--rounds 5] [--words 0]
  *
- * Each client is a thread that submits a text of its own, waits for its embedding and submits the
- * next, `requests` times.  In turn with it, one thread embeds the same texts one by one.  Printed:
- * texts a second of both (medians over the rounds), their ratio, and the latency of a request, half
- * and 99 of 100.  Every vector must be what its text gives alone, bit by bit, else the program
- * fails. */
+ * Each client is a thread that submits a text of its own (of so many words; 0: of 3 to 24), waits
+ * for its embedding and submits the next, `requests` times.  In turn with it, one thread embeds the
+ * same texts one by one.  Printed: texts a second of both (medians over the rounds), their ratio, and
+ * the latency of a request, half and 99 of 100.  Every vector must be what its text gives alone, bit
+ * by bit, else the program fails. */
 #include <pthread.h>
 #include <stdbool.h>
 #include <string.h>
@@ -15,11 +15,11 @@
 #include "bench_timer.h"
 #include "accel/accel.h"
 
-enum { MOST_CLIENTS = 256, MOST_ROUNDS = 32, TEXT = 256 };
+enum { MOST_CLIENTS = 256, MOST_ROUNDS = 32, MOST_WORDS = 30, TEXT = 256 };
 
 typedef struct setting {
   const char *model, *precision, *device;
-  uint32_t threads, clients, requests, rounds;
+  uint32_t threads, clients, requests, rounds, words;
 } setting;
 
 typedef struct client {
@@ -41,13 +41,13 @@ static void *must_have(void *memory) {
   return memory;
 }
 
-/* Sentences of 3 to 24 words. */
-static void make_text(uint32_t *seed, char *text) {
+/* A sentence of so many words; 0: of 3 to 24. */
+static void make_text(uint32_t *seed, uint32_t words_wanted, char *text) {
   static const char *const words[] = {"river", "engine", "quiet",  "measure", "window", "seven",
                                       "north", "carry",  "letter", "green",   "answer", "often"};
   size_t at = 0;
   *seed = *seed * 1664525u + 1013904223u;
-  const uint32_t n = 3 + (*seed >> 16) % 22;
+  const uint32_t n = words_wanted ? words_wanted : 3 + (*seed >> 16) % 22;
   for (uint32_t i = 0; i < n; i++) {
     *seed = *seed * 1664525u + 1013904223u;
     at += (size_t)snprintf(text + at, TEXT - at, "%s%s", i ? " " : "", words[(*seed >> 16) % 12]);
@@ -123,7 +123,7 @@ static void measure(accel_endpoint *endpoint, const setting *s) {
                     .requests = s->requests,
                     .text = must_have(malloc((size_t)s->requests * TEXT)),
                     .seconds = must_have(malloc(s->requests * sizeof(double)))};
-    for (uint32_t i = 0; i < s->requests; i++) make_text(&seed, c[k].text[i]);
+    for (uint32_t i = 0; i < s->requests; i++) make_text(&seed, s->words, c[k].text[i]);
   }
   one_by_one(c, s->clients, true);
   for (uint32_t r = 0; r < s->rounds; r++) {
@@ -156,7 +156,7 @@ static uint32_t number(const char *text, uint32_t least, uint32_t most) {
 static int usage(void) {
   fprintf(stderr,
           "usage: request_bench MODEL [--precision P] [--device D] [--threads N] [--clients N] "
-          "[--requests N] [--rounds N]\n");
+          "[--requests N] [--rounds N] [--words N]\n");
   return 2;
 }
 
@@ -186,6 +186,8 @@ int main(int argc, char **argv) {
       s.requests = number(argv[i + 1], 1, 100000);
     else if (!strcmp(argv[i], "--rounds"))
       s.rounds = number(argv[i + 1], 1, MOST_ROUNDS);
+    else if (!strcmp(argv[i], "--words"))
+      s.words = number(argv[i + 1], 0, MOST_WORDS);
     else
       return usage();
   }

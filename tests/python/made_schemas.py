@@ -2,7 +2,7 @@
 import random
 
 WORDS = ["name", "age", "kind", "id", "tags", "a", "ab", "size", "größe", "x y", "on/off", "in\"out"]
-FORMATS = ["date", "time", "date-time", "uuid", "email", "ipv4"]
+FORMATS = ["date", "time", "date-time", "uuid", "email", "ipv4", "duration", "hostname", "ipv6", "uri"]
 PATTERNS = ["^[a-z]{1,6}$", "^(ab|cd)+[0-9]?$", "^\\d{3}-\\d{2}$", "b", "^[^\"]{2,5}$", "^.{1,4}$", "^\\w+\\s\\w+$", "^#[0-9a-fA-F]{6}$"]
 
 
@@ -21,7 +21,7 @@ def string(r):
 
 
 def number(r):
-    kind = r.randrange(7)
+    kind = r.randrange(10)
     low = r.randrange(-200, 200)
     high = low + r.randrange(1, 300)
     if kind == 0:
@@ -36,11 +36,20 @@ def number(r):
         return {"type": "integer", "minimum": 0, "maximum": 10 ** r.randrange(1, 5)}
     if kind == 5:
         return {"type": "number", "maximum": low / 2, "minimum": low / 2 - 7.25}
+    if kind == 6:
+        return {"type": "integer", "multipleOf": r.choice([2, 5, 7, 60, 0.5]), "minimum": low, "maximum": low + 1000}
+    if kind == 7:
+        return {"type": "number", "multipleOf": r.choice([0.25, 0.5, 3, 2.5]), "minimum": low, "exclusiveMaximum": high + 20}
+    if kind == 8:
+        return {"type": "integer", "format": r.choice(["int32", "uint8"])}
     return {"enum": [1, 2.5, -3e2]}
 
 
 def array(r, depth):
-    kind = r.randrange(4)
+    kind = r.randrange(5)
+    if kind == 4:
+        return {"type": "array", "items": {"enum": r.sample(["a", "b", "c", 1, 2.5, None, [1], {"x": 1}], 1 + r.randrange(6))}, "uniqueItems": True,
+                "minItems": r.randrange(2), "maxItems": 1 + r.randrange(4)}
     if kind == 0:
         return {"type": "array", "items": schema(r, depth - 1), "maxItems": 1 + r.randrange(3)}
     if kind == 1:
@@ -53,7 +62,13 @@ def array(r, depth):
 def an_object(r, depth):
     names = r.sample(WORDS, 1 + r.randrange(4))
     made = {"type": "object", "properties": {n: schema(r, depth - 1) for n in names}, "required": r.sample(names, r.randrange(len(names) + 1))}
-    kind = r.randrange(5)
+    kind = r.randrange(7)
+    if kind in (3, 4):
+        # of names that none of WORDS is: what a pattern and a property say may exclude each other
+        made["patternProperties"] = {"^p[a-z]?$": {"type": ["integer", "null"], "minimum": 3, "maximum": 400}, r.choice(["[0-9]", "^[pq]{1,2}$", "^\\w{1,3}#"]):
+                                     r.choice([{"type": ["boolean", "integer"], "multipleOf": 5}, {"type": "integer", "maximum": 99}])}
+        if kind == 4:
+            made["additionalProperties"] = {"type": ["null", "string"], "maxLength": 3}
     if kind == 0:
         made["additionalProperties"] = False
     if kind == 1:

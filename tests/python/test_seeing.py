@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 import tempfile
+import threading
 import unittest
 import zlib
 
@@ -354,6 +355,47 @@ class Texts(unittest.TestCase):
                 json.dump(config, f)
             _, err = tool("vqa", work, "what is this ?", "--image", path("image/pictures/rgb.png"), expected=1)
             self.assertIn("num_additional_image_tokens", err)
+
+
+class Queue(unittest.TestCase):
+    """Prompts with pictures are requests like others: they run beside each other and beside texts, and give what they give alone."""
+    PICTURES = [path("image/pictures/colour_420.jpg"), path("image/pictures/grey.jpg")]
+
+    def test_together_as_alone(self):
+        for name, kind, texts in (("llava", "question", ["what", "a cat", "two"]), ("qwen2_vl", "question", ["what", "a cat", "two"]),
+                                  ("blip_caption", "text", ["a cat", None, "the"])):
+            with self.subTest(name=name), accel.Model(os.path.join(SEEING, name), device=DEVICES[0]) as model:
+                asked = [(text, [self.PICTURES[i % 2]]) for i, text in enumerate(texts)]
+                options = [{}, {"temperature": 1.0, "seed": 3}, {"num_beams": 2}]
+                alone = [model.generate_images([a], kind=kind, max_new_tokens=6, **o)[0] for a, o in zip(asked, options)]
+                tickets = [model.submit_generate(text, images=files, kind=kind, max_new_tokens=6, **o) for (text, files), o in zip(asked, options)]
+                beside = model.submit_generate("a cat", max_new_tokens=6) if kind == "question" else None
+                self.assertEqual([(g.text, g.ids) for g in (t.wait()[0] for t in tickets)], [(g.text, g.ids) for g in alone])
+                if beside:
+                    self.assertEqual(beside.wait()[0].ids, model.generate("a cat", max_new_tokens=6)[0].ids)
+
+    def test_steps_are_shared_and_a_request_ends_when_it_is_cancelled(self):
+        with accel.Model(os.path.join(SEEING, "llava"), device=DEVICES[0]) as model:
+            heard, begun = [], threading.Event()
+            options = {"images": self.PICTURES[:1], "kind": "question", "ignore_eos": True}
+            endless = model.submit_generate("what", lambda t: begun.set(), max_new_tokens=2 ** 31 - 1, **options)  # what the context leaves
+            self.assertTrue(begun.wait(60))
+            short = [model.submit_generate("what", lambda t, i=i: heard.append(i), max_new_tokens=20, **options) for i in range(2)]
+            for ticket in short:
+                self.assertEqual(len(ticket.wait()[0].ids), 20)
+            self.assertNotEqual(heard, sorted(heard))  # token after token, not one request after the other
+            endless.cancel()
+            with self.assertRaises(accel.CancelledError):
+                endless.wait()
+
+    def test_refusals(self):
+        with accel.Model(os.path.join(SEEING, "llava"), device=DEVICES[0]) as model:
+            for options, says in ((dict(kind="text"), "1 pictures"), (dict(kind="messages"), "messages"), (dict(kind="question", max_new_tokens=10 ** 6), "context")):
+                with self.subTest(options=options), self.assertRaisesRegex(accel.AccelError, says):
+                    model.submit_generate("what", images=self.PICTURES[:1], **options)
+        with accel.Model(path("pipelines/text"), device=DEVICES[0]) as model:
+            with self.assertRaisesRegex(accel.AccelError, "does not look at pictures"):
+                model.submit_generate("what", images=self.PICTURES[:1])
 
 
 if __name__ == "__main__":

@@ -1,8 +1,10 @@
 """OpenAI's routes of `accel serve` over plain HTTP: answers are those of the library, streams say what whole answers say, and what is not
 understood is refused by name."""
 import base64
+import concurrent.futures
 import json
 import os
+import re
 import struct
 import sys
 import tempfile
@@ -39,7 +41,9 @@ class Openai(unittest.TestCase):
     def setUpClass(cls):
         cls.folder, cls.special = tempfile.TemporaryDirectory(), tempfile.TemporaryDirectory()
         cls.chat_model = chat_model.make(cls.folder.name)
-        chat_model.make(cls.special.name, chat_model.TEMPLATE.replace("<tool_call>", "[TOOL_CALLS]"), "[TOOL_CALLS]")
+        # Mistral's family, whose template takes arguments as text, as DeepSeek's do
+        template = chat_model.TEMPLATE.replace("<tool_call>", "[TOOL_CALLS]").replace("c.function.arguments | tojson", "'' + c.function.arguments")
+        chat_model.make(cls.special.name, template, "[TOOL_CALLS]")
         cls.server = Server("chat=" + cls.chat_model, "embedder=" + EMBEDDER, "seeing=" + SEEING, "masked=" + MASKED,
                             "special=" + cls.special.name)
 
@@ -177,6 +181,18 @@ class Openai(unittest.TestCase):
         whole = self.ask("/v1/chat/completions", **body)
         self.assertEqual(whole["choices"][0]["message"]["content"], want.text)
         self.same(whole, self.events("/v1/chat/completions", **body))
+        # tools, variables of the template, a deadline and priorities as without pictures; beside each other as alone
+        self.refused("/v1/chat/completions", 400, "tools", "tools", **body, tools=TOOLS)
+        more = {**body, "chat_template_kwargs": {"x": 1}, "priority": 3, "deadline_ms": 60000, "stop": "zzz"}
+        plain = {"model": "seeing", "messages": [{"role": "user", "content": [{"type": "text", "text": "what"}]}], "temperature": 0, "max_tokens": 5}
+        with concurrent.futures.ThreadPoolExecutor(6) as pool:
+            answers = list(pool.map(lambda b: self.ask("/v1/chat/completions", **b)["choices"], [more, plain, body, more, plain, body]))
+        self.assertEqual(answers[0], whole["choices"])
+        self.assertEqual(answers[:3], answers[3:])
+        self.assertEqual(answers[2], answers[0])
+        # without max_tokens it goes on to what the context leaves
+        whole = self.ask("/v1/chat/completions", **{**body, "max_tokens": None, "ignore_eos": True})
+        self.assertEqual((whole["choices"][0]["finish_reason"], whole["usage"]["total_tokens"]), ("length", 512))
         ask[0]["content"][0]["image_url"]["url"] = "http://127.0.0.1/x.png"
         self.refused("/v1/chat/completions", 400, "messages", "data: URI", **body)
         bomb = b"\x89PNG\r\n\x1a\n" + struct.pack(">I4sII", 13, b"IHDR", 10000, 6000) + b"\x08\x02\0\0\0"
@@ -231,6 +247,7 @@ class Openai(unittest.TestCase):
             if choice["finish_reason"] == "tool_calls":
                 self.assertIsNone(choice["message"]["content"])
                 self.assertTrue(all(json.loads(c["function"]["arguments"])["unit"] in "CF" for c in choice["message"]["tool_calls"]))
+                self.assertTrue(all(re.fullmatch("[a-z0-9]{9}", c["id"]) for c in choice["message"]["tool_calls"]))
         self.assertIn("[TOOL_CALLS]", first)
 
     def test_tools_that_are_not_called(self):
@@ -247,11 +264,14 @@ class Openai(unittest.TestCase):
         messages = HELLO + [{"role": "assistant", "content": None, "tool_calls": [
             {"id": "call_1", "type": "function", "function": {"name": "weather", "arguments": '{"unit": "C"}'}}]},
             {"role": "tool", "tool_call_id": "call_1", "content": "20"}]
-        got = self.chat(messages, temperature=0)
-        with accel.Model(self.chat_model, device="cpu") as model:
-            text = 'user: Hello there\nassistant: <tool_call>{"name": "weather", "arguments": {"unit": "C"}}</tool_call>\ntool: 20\nassistant: '
-            want = model.generate([text], max_new_tokens=12, temperature=0, add_special_tokens=False)[0]
-        self.assertEqual(got["choices"][0]["message"]["content"], want.text)
+        # templates that write arguments as JSON, and those that put them between texts
+        for name, folder, begin, arguments in (("chat", self.chat_model, "<tool_call>", '{"unit": "C"}'),
+                                               ("special", self.special.name, "[TOOL_CALLS]", '{"unit":"C"}')):
+            got = self.chat(messages, model=name, temperature=0)
+            with accel.Model(folder, device="cpu") as model:
+                text = f'user: Hello there\nassistant: {begin}{{"name": "weather", "arguments": {arguments}}}</tool_call>\ntool: 20\nassistant: '
+                want = model.generate([text], max_new_tokens=12, temperature=0, add_special_tokens=False)[0]
+            self.assertEqual(got["choices"][0]["message"]["content"], want.text)
 
     # ---- completions
 

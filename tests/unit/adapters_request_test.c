@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include "accel/accel.h"
+#include "dispatch/run_adapter.h"
 #include "unit/adapter_files.h"
 
 #define MODELS   ACCEL_FIXTURES "/models"
@@ -179,6 +180,41 @@ static void test_mixed(void **state) {
   mixed("fp32");
   mixed("int8");
   mixed("bf16");
+}
+
+/* The largest difference of log probabilities, as far as the tokens are the same. */
+static double apart(const answer *a, const answer *b) {
+  double most = 0;
+  for (uint32_t i = 0; i < a->n && i < b->n && a->ids[i] == b->ids[i]; i++)
+    most = fmax(most, fabs((double)a->logprob[i] - (double)b->logprob[i]));
+  return most;
+}
+
+/* Beside weights at 8 or 16 bits the matrices are read as halves: near what they give at fp32. */
+static void halves(const char *precision, const char *model, const char *adapter, double bound) {
+  char path[512], directory[512];
+  snprintf(directory, sizeof directory, "%s/%s", MODELS, model);
+  snprintf(path, sizeof path, "%s/%s", ADAPTERS, adapter);
+  accel_endpoint *ep = open_model(directory, "cpu", precision, NULL, true);
+  accel_adapter *a = load(ep, path);
+  assert_non_null(a->lora->narrow.slot_f16);
+  assert_null(a->lora->view.slot_f16);
+  const answer got = generate(ep, a, 1), base = generate(ep, NULL, 1);
+  a->lora->narrow.slot_f16 = NULL;
+  const answer whole = generate(ep, a, 1);
+  assert_false(same(&got, &whole));
+  if (apart(&got, &whole) > bound)
+    fail_msg("%s %s: %g from the fp32 matrices", precision, adapter, apart(&got, &whole));
+  assert_false(close_to(&got, &base, bound)); /* the adapter shows */
+  accel_adapter_free(&a);
+  accel_cleanup(&ep);
+}
+
+static void test_halves(void **state) {
+  (void)state;
+  halves("int8", "llama", "llama_all_linear", 0.05);
+  halves("bf16", "gpt_neox", "gpt_neox_fused", 2e-3);
+  halves("int8", "phi3", "phi3_fused", 0.05);
 }
 
 /* ---- tasks over texts ---- */
@@ -396,10 +432,10 @@ static int end(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_reference),  cmocka_unit_test(test_cpu),
-      cmocka_unit_test(test_mixed),      cmocka_unit_test(test_classify),
-      cmocka_unit_test(test_embed),      cmocka_unit_test(test_session),
-      cmocka_unit_test(test_large_rank), cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_quantised)};
+      cmocka_unit_test(test_reference), cmocka_unit_test(test_cpu),
+      cmocka_unit_test(test_mixed),     cmocka_unit_test(test_halves),
+      cmocka_unit_test(test_classify),  cmocka_unit_test(test_embed),
+      cmocka_unit_test(test_session),   cmocka_unit_test(test_large_rank),
+      cmocka_unit_test(test_refusals),  cmocka_unit_test(test_quantised)};
   return cmocka_run_group_tests(tests, begin, end);
 }

@@ -27,7 +27,8 @@ static void test_lookup(void **state) {
 
 static void test_count(void **state) {
   accel__step_cost cost = {0};
-  accel__guess_record record = {.prior = 0.6};
+  accel__odds next = {.prior = 0.6};
+  accel__guess_record record = {.first.prior = 0.6, .next = &next};
   uint32_t tried = 0;
   (void)state;
   assert_int_equal(accel__speculate_count(&record, &cost, 0, 15), 0); /* nothing is known */
@@ -37,6 +38,11 @@ static void test_count(void **state) {
   for (int i = 0; i < 50; i++) accel__speculate_note(&record, 8, 8);
   assert_int_equal(accel__speculate_count(&record, &cost, 0, 15), 15);
   assert_true(accel__speculate_count(&record, &cost, 20, 15) == 0); /* dear guesses */
+  next = (accel__odds){.prior = 0.1, .wrong = 20}; /* the first is right, none behind it */
+  assert_int_equal(accel__speculate_count(&record, &cost, 0, 15), 1);
+  next = (accel__odds){.prior = 0.9, .right = 100};
+  record.first = (accel__odds){.prior = 0.3, .right = 1, .wrong = 2}; /* a copy, or none */
+  assert_int_equal(accel__speculate_count(&record, &cost, 0, 15), 15);
   for (int i = 0; i < 50; i++) accel__speculate_note(&record, 8, 0);
   record.pause = record.waited = 0;
   cost.more = 2;
@@ -46,6 +52,13 @@ static void test_count(void **state) {
     tried += k;
   }
   assert_true(tried >= 2 && tried <= 10); /* now and then */
+  cost = (accel__step_cost){0};           /* what is measured soon outweighs what was presumed */
+  accel__step_cost_note(&cost, 1, 1, 10);
+  assert_true(cost.more == 2.5 && !cost.measured);
+  accel__step_cost_note(&cost, 1, 5, 12);
+  assert_true(fabs(cost.more - 1.5) < 1e-9);
+  accel__step_cost_note(&cost, 1, 3, 16);
+  assert_true(fabs(cost.more - 2) < 1e-9);
   accel__step_cost_note(&cost, 3, 3, 12);
   assert_int_equal(cost.sequences, 3);
   assert_true(cost.plain == 12);

@@ -261,6 +261,146 @@ static void test_numbers(void **state) {
   CHECK(examples);
 }
 
+static void test_multiples(void **state) {
+  static const example examples[] = {
+      {SCHEMA,
+       "{\"type\":\"integer\",\"multipleOf\":7}",
+       {"0", "-0", "7", "-14", "700", "123456789123456782"},
+       {"1", "-13", "007", "7.0", "701"}},
+      {SCHEMA,
+       "{\"type\":\"integer\",\"multipleOf\":12,\"minimum\":-30,\"exclusiveMaximum\":36}",
+       {"-24", "-12", "0", "24"},
+       {"36", "-36", "6", "30"}},
+      {SCHEMA,
+       "{\"multipleOf\":0.25,\"minimum\":0,\"maximum\":2}",
+       {"0", "0.25", "0.5", "0.50", "1.75", "2", "2.00", "0.0"},
+       {"0.2", "0.3", "1.1", "0.500", "2.25", "-0.25", "1.76"}},
+      {SCHEMA,
+       "{\"type\":\"integer\",\"allOf\":[{\"multipleOf\":4},{\"multipleOf\":6},{\"multipleOf\":2.5}"
+       "]}",
+       {"0", "60", "-120"},
+       {"12", "24", "30", "10"}},
+      {SCHEMA, "{\"type\":\"number\",\"multipleOf\":100}", {"100", "0", "-2500"}, {"10", "100.0"}},
+      {SCHEMA,
+       "{\"type\":\"integer\",\"format\":\"int32\"}",
+       {"-2147483648", "2147483647", "0", "99"},
+       {"-2147483649", "2147483648", "1e3"}},
+      {SCHEMA,
+       "{\"type\":\"integer\",\"format\":\"uint8\",\"minimum\":-5,\"maximum\":300}",
+       {"0", "255"},
+       {"-1", "256"}},
+      {SCHEMA,
+       "{\"type\":\"integer\",\"format\":\"int64\"}",
+       {"-9223372036854775808", "9223372036854775807"},
+       {"-9223372036854775809", "9223372036854775808"}},
+      {SCHEMA,
+       "{\"type\":\"number\",\"format\":\"uint64\"}",
+       {"18446744073709551615", "0"},
+       {"18446744073709551616", "-1", "0.5"}},
+      {SCHEMA,
+       "{\"type\":[\"number\",\"string\"],\"format\":\"double\"}",
+       {"1.5e3", "\"any\""},
+       {"x"}},
+      {SCHEMA,
+       "{\"type\":[\"integer\",\"string\"],\"format\":\"ipv4\"}",
+       {"7", "\"1.2.3.4\""},
+       {"\"x\""}}};
+  (void)state;
+  CHECK(examples);
+}
+
+static void test_patterns_of_names(void **state) {
+  static const example examples[] = {
+      {SCHEMA,
+       "{\"type\":\"object\",\"patternProperties\":{\"^x_\":{\"type\":\"integer\"}},"
+       "\"additionalProperties\":false}",
+       {"{}", "{\"x_\":1}", "{\"x_a\":1,\"x_b\":-2}"},
+       {"{\"x\":1}", "{\"x_a\":true}", "{\"ax_\":1}"}},
+      {SCHEMA,
+       "{\"patternProperties\":{\"a\":{\"minimum\":3},\"b\":{\"type\":\"integer\",\"maximum\":5}},"
+       "\"additionalProperties\":{\"type\":\"null\"}}",
+       {"{\"ab\":4}", "{\"a\":7.5,\"b\":0,\"xabx\":3,\"c\":null,\"\":null}"},
+       {"{\"ab\":6}", "{\"ab\":2}", "{\"ba\":3.5}", "{\"c\":1}", "{\"a\":null}", "{\"b\":6}"}},
+      {SCHEMA,
+       "{\"properties\":{\"n1\":{\"type\":\"integer\"},\"k\":{\"type\":\"null\"}},\"required\":["
+       "\"n1\"],\"patternProperties\":{\"^n\\\\d$\":{\"minimum\":10,\"type\":\"number\"}}}",
+       {"{\"n1\":10}", "{\"n1\":12,\"k\":null,\"n2\":10.5}"},
+       {"{\"n1\":9}", "{\"n1\":10.5}", "{\"n2\":11}", "{\"n1\":10,\"n10\":11}",
+        "{\"n1\":10,\"n2\":9}"}},
+      {SCHEMA,
+       "{\"allOf\":[{\"patternProperties\":{\"^a\":{\"type\":\"boolean\"}},"
+       "\"additionalProperties\":"
+       "false},{\"patternProperties\":{\"z$\":false}}]}",
+       {"{\"a\":true,\"abc\":false}"},
+       {"{\"az\":true}", "{\"b\":true}", "{\"a\":1}"}},
+      {SCHEMA,
+       "{\"patternProperties\":{\"^q\\\"$\":{\"const\":1}}}",
+       {"{\"q\\\"\":1}", "{}"},
+       {"{\"q\":1}", "{\"q\\\"\":2}"}},
+      {SCHEMA,
+       "{\"patternProperties\":{\"\":{\"type\":\"null\"}},\"properties\":{\"a\":true}}",
+       {"{\"a\":null,\"b\":null}", "{\"\":null}"},
+       {"{\"a\":1}", "{\"b\":1}"}}};
+  (void)state;
+  CHECK(examples);
+}
+
+static void test_unique_items(void **state) {
+  static const example examples[] = {
+      {SCHEMA,
+       "{\"type\":\"array\",\"items\":{\"enum\":[\"a\",\"b\",\"ab\"]},\"uniqueItems\":true}",
+       {"[]", "[\"a\"]", "[\"ab\",\"b\",\"a\"]"},
+       {"[\"a\",\"a\"]", "[\"ab\",\"b\",\"ab\"]", "[\"c\"]"}},
+      {SCHEMA,
+       "{\"items\":{\"type\":[\"boolean\",\"null\"]},\"uniqueItems\":true,\"minItems\":2}",
+       {"[true,null]", "[null,false,true]"},
+       {"[true]", "[true,true]", "[null,true,false,null]"}},
+      {SCHEMA,
+       "{\"prefixItems\":[{\"enum\":[1,2]},{\"enum\":[2,3]}],\"items\":{\"enum\":[1,4]},"
+       "\"uniqueItems\":true,\"maxItems\":3}",
+       {"[1,2,4]", "[2,3,1]", "[1,3]", "[]"},
+       {"[2,2]", "[1,2,1]", "[1,3,4,1]"}},
+      {SCHEMA,
+       "{\"items\":{\"$ref\":\"#/$defs/e\"},\"uniqueItems\":true,\"maxItems\":2,\"$defs\":{\"e\":{"
+       "\"enum\":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19]}}}",
+       {"[19,1]", "[1,19]"},
+       {"[1,1]", "[1,2,3]"}},
+      {SCHEMA,
+       "{\"items\":{\"enum\":[[1],{\"a\":2},1,1.0]},\"uniqueItems\":true}",
+       {"[[1],{\"a\":2},1]"},
+       {"[[1],[1]]", "[1,1]"}},
+      {SCHEMA,
+       "{\"type\":\"array\",\"uniqueItems\":true,\"maxItems\":1}",
+       {"[]", "[{}]"},
+       {"[1,2]"}},
+      {SCHEMA, "{\"type\":\"array\",\"uniqueItems\":false}", {"[1,1]"}, {"1"}}};
+  (void)state;
+  CHECK(examples);
+}
+
+static void test_formats(void **state) {
+  static const example examples[] = {
+      {SCHEMA,
+       "{\"format\":\"hostname\"}",
+       {"\"a\"", "\"www.example.com\"", "\"a-b.c\""},
+       {"\"-a\"", "\"a-\"", "\"a..b\"", "\"1a\"", "\"\""}},
+      {SCHEMA,
+       "{\"format\":\"ipv6\"}",
+       {"\"::\"", "\"::1\"", "\"2001:db8::8a2e:370:7334\"", "\"1:2:3:4:5:6:7:8\"", "\"1::8\""},
+       {"\"1:2:3:4:5:6:7\"", "\"1::2::3\"", "\"12345::\"", "\":1\"", "\"1:2:3:4:5:6:7:8:9\""}},
+      {SCHEMA,
+       "{\"format\":\"uri\"}",
+       {"\"https://example.com/a?b=c#d\"", "\"mailto:a@b.c\"", "\"http://1.2.3.4:80\"",
+        "\"urn:a:b%20\""},
+       {"\"example.com\"", "\"http://a b\"", "\"//x\"", "\"http://a/%2\"", "\"a:\""}},
+      {SCHEMA,
+       "{\"format\":\"duration\"}",
+       {"\"P1D\"", "\"PT1H30M\"", "\"P1Y2M3DT4H5M6S\"", "\"P2W\"", "\"PT5S\""},
+       {"\"P\"", "\"PT\"", "\"P1H\"", "\"P1Y1D\"", "\"PT1H5S\"", "\"1D\"", "\"P1W1D\""}}};
+  (void)state;
+  CHECK(examples);
+}
+
 /* ---- what is refused ---- */
 
 static double now_ms(void) {
@@ -283,17 +423,31 @@ static void test_refusals(void **state) {
   const accel_status unsupported = ACCEL_ERROR_UNSUPPORTED, argument = ACCEL_ERROR_ARGUMENT,
                      limit = ACCEL_ERROR_LIMIT;
   (void)state;
-  check_refused(SCHEMA, "{\"properties\":{\"a/b\":{\"patternProperties\":{}}}}", unsupported,
-                "#/properties/a~1b/patternProperties: keyword 'patternProperties'");
+  check_refused(SCHEMA, "{\"properties\":{\"a/b\":{\"propertyNames\":{}}}}", unsupported,
+                "#/properties/a~1b/propertyNames: keyword 'propertyNames'");
   check_refused(SCHEMA, "{\"items\":[{\"nullable\":true}]}", unsupported, "#/items");
   check_refused(SCHEMA, "{\"anyOf\":[true,{\"nullable\":true}]}", unsupported,
                 "#/anyOf/1/nullable");
-  check_refused(SCHEMA, "{\"type\":\"array\",\"uniqueItems\":true}", unsupported, "uniqueItems");
+  check_refused(SCHEMA, "{\"type\":\"array\",\"uniqueItems\":true}", unsupported,
+                "#/uniqueItems: uniqueItems is not supported where values");
+  check_refused(
+      SCHEMA, "{\"items\":{\"enum\":[0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15]},\"uniqueItems\":true}",
+      limit, "for arrays so long");
+  check_refused(SCHEMA, "{\"uniqueItems\":1}", argument, "true or false");
+  check_refused(SCHEMA, "{\"multipleOf\":0}", argument, "above 0");
+  check_refused(SCHEMA, "{\"multipleOf\":0.01}", unsupported, "#/multipleOf: this multipleOf");
+  check_refused(SCHEMA, "{\"multipleOf\":1e2}", unsupported, "#/multipleOf: this multipleOf");
+  check_refused(SCHEMA, "{\"type\":\"integer\",\"multipleOf\":1000003}", limit, "#/multipleOf");
+  check_refused(SCHEMA, "{\"type\":\"integer\",\"format\":\"colour\"}", unsupported,
+                "format 'colour'");
+  check_refused(SCHEMA, "{\"patternProperties\":{\"(\":{}}}", argument,
+                "#/patternProperties/(: regular expression");
+  check_refused(SCHEMA, "{\"patternProperties\":[]}", argument, "an object");
   check_refused(SCHEMA, "{\"oneOf\":[{\"type\":\"number\"},{\"type\":\"integer\"}]}", unsupported,
                 "#/oneOf: oneOf");
   check_refused(SCHEMA, "{\"pattern\":\"a(?=b)\"}", unsupported,
                 "#/pattern: regular expression: byte 2");
-  check_refused(SCHEMA, "{\"format\":\"hostname\"}", unsupported, "format 'hostname'");
+  check_refused(SCHEMA, "{\"format\":\"iri\"}", unsupported, "format 'iri'");
   check_refused(SCHEMA, "{\"$ref\":\"http://x/y\"}", unsupported, "#/$ref");
   check_refused(SCHEMA, "{\"$ref\":\"#/nope\"}", argument, "leads nowhere");
   check_refused(SCHEMA, "{\"enum\":[\"a\"],\"minLength\":2}", unsupported, "beside enum");
@@ -517,12 +671,20 @@ static void test_threads(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_expressions), cmocka_unit_test(test_texts_and_choices),
-      cmocka_unit_test(test_objects),     cmocka_unit_test(test_arrays_and_strings),
-      cmocka_unit_test(test_numbers),     cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_nesting),     cmocka_unit_test(test_masks),
-      cmocka_unit_test(test_dead_ends),   cmocka_unit_test(test_states_are_values),
-      cmocka_unit_test(test_threads)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_expressions),
+                                     cmocka_unit_test(test_texts_and_choices),
+                                     cmocka_unit_test(test_objects),
+                                     cmocka_unit_test(test_arrays_and_strings),
+                                     cmocka_unit_test(test_numbers),
+                                     cmocka_unit_test(test_multiples),
+                                     cmocka_unit_test(test_patterns_of_names),
+                                     cmocka_unit_test(test_unique_items),
+                                     cmocka_unit_test(test_formats),
+                                     cmocka_unit_test(test_refusals),
+                                     cmocka_unit_test(test_nesting),
+                                     cmocka_unit_test(test_masks),
+                                     cmocka_unit_test(test_dead_ends),
+                                     cmocka_unit_test(test_states_are_values),
+                                     cmocka_unit_test(test_threads)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "accel/accel.h"
+#include "core/json.h"
 #include "core/text.h"
 #include "text/grammar/grammar.h"
 #include "text/tool_calls.h"
@@ -145,6 +146,11 @@ static const example examples[] = {
      "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}, "
      "{\"name\": \"now\", \"arguments\": {}}]",
      "<|tool_call|>"},
+    {"phi4_mini_single",
+     "<|tool_call|>{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}<|/tool_call|>",
+     "<|tool_call|>{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}<|/tool_call|>"
+     "<|tool_call|>{\"name\": \"now\", \"arguments\": {}}<|/tool_call|>",
+     "<|tool|><|/tool|><|tool_call|>{"},
     {"phi4_mini",
      "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}]<|/tool_call|>",
      "<|tool_call|>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}, "
@@ -435,10 +441,79 @@ static void test_special_tokens(void **state) {
   accel__token_trie_free(&trie);
 }
 
+/* ---- what templates write ---- */
+
+static const accel__json *part(const accel__json *parts, const accel__json *one, const char *key) {
+  const accel__json *index = accel__json_get(one, key);
+  return index ? cJSON_GetArrayItem(parts, index->valueint) : NULL;
+}
+
+/* The last place before `end` where text[0..end) has the first n bytes of `what`. */
+static const char *last_before(const char *text, const char *end, const char *what, size_t n) {
+  for (const char *at = end - n; at >= text; at--)
+    if (!strncmp(at, what, n)) return at;
+  return NULL;
+}
+
+/* The parser reads the call that the template of a family has written into the conversation. */
+static bool reads_back(const accel_tools *tools, const char *rendered) {
+  size_t n;
+  const char *trigger = accel__tool_trigger(tools->family, &n), *value = strstr(rendered, "Köln");
+  if (!value) return false;                           /* no call in this conversation */
+  if (!n) trigger = "{\"name\"", n = strlen(trigger); /* the whole text is a call */
+  const char *begin = last_before(rendered, value, trigger, n);
+  assert_non_null(begin);
+  char *got = parse(tools, begin, 7), *call = strstr(got, "C0(get_weather)A0(");
+  if (!call) fail_msg("%s: %s\ngives %s", accel_tools_family(tools), begin, got);
+  accel__json_file file;
+  const char *arguments = call + strlen("C0(get_weather)A0("), *end = strchr(arguments, '}');
+  assert_non_null(end);
+  assert_int_equal(accel__json_parse(arguments, (size_t)(end + 1 - arguments), "arguments", &file),
+                   ACCEL_OK);
+  assert_string_equal(accel__json_get(file.root, "city")->valuestring, "Köln");
+  assert_int_equal(accel__json_get(file.root, "days")->valueint, 2);
+  accel__json_free(&file);
+  free(got);
+  return true;
+}
+
+/* Templates as they are published, with what transformers made of them; not DeepSeek's and gpt-oss',
+ * which write calls of the past in another way than models write theirs. */
+static void test_calls_of_templates_are_read(void **state) {
+  static const char *const families[] = {"hermes", "llama3", "mistral"};
+  static const char weather[] = "[{\"type\":\"function\",\"function\":{\"name\":\"get_weather\"}}]";
+  uint32_t read[3] = {0};
+  accel__json_file file = {0};
+  (void)state;
+  assert_int_equal(accel__json_read(ACCEL_FIXTURES "/templates/cases.json", 0, &file), ACCEL_OK);
+  const accel__json *parts = accel__json_get(file.root, "parts");
+  ACCEL_JSON_EACH(one, accel__json_get(file.root, "cases")) {
+    const accel__json *template = part(parts, one, "template"), *tool = part(parts, one, "tools"),
+                      *expected = accel__json_get(one, "expected");
+    accel__chat_template *chat = NULL;
+    accel_tools *tools = NULL;
+    if (!tool || cJSON_IsNull(tool) || !expected) continue;
+    assert_int_equal(accel__chat_template_parse(template->valuestring,
+                                                strlen(template->valuestring), "case", &chat),
+                     ACCEL_OK);
+    const accel_tools_params params = accel_tools_params_default();
+    if (accel__tools_make(chat, weather, &params, &tools) == ACCEL_OK)
+      for (int i = 0; i < 3; i++)
+        if (!strcmp(accel_tools_family(tools), families[i]))
+          read[i] += reads_back(tools, expected->valuestring);
+    accel__tools_free(tools);
+    accel__chat_template_free(&chat);
+  }
+  accel__json_free(&file);
+  for (int i = 0; i < 3; i++)
+    if (!read[i]) fail_msg("no call of %s", families[i]);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_families),
       cmocka_unit_test(test_families_are_known_by_their_templates),
+      cmocka_unit_test(test_calls_of_templates_are_read),
       cmocka_unit_test(test_parameters),
       cmocka_unit_test(test_no_calls),
       cmocka_unit_test(test_refused),

@@ -311,6 +311,8 @@ typedef struct cpu_kernels {
   cpu_scan_fn *scan;
   cpu_lora_shrink_fn *lora_shrink;
   cpu_lora_expand_fn *lora_expand;
+  cpu_lora_shrink_f16_fn *lora_shrink_f16;
+  cpu_lora_expand_f16_fn *lora_expand_f16;
   cpu_fold_fn *fold;
   cpu_fold_row_fn *fold_row;
   cpu_softmax_columns_fn *softmax_columns;

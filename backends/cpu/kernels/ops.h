@@ -254,6 +254,11 @@ typedef void cpu_lora_shrink_fn(const float *x, int64_t k, const float *a, int64
                                 float scale, float *t);
 /* y[n] += t[rank] b[rank][n] */
 typedef void cpu_lora_expand_fn(const float *t, int64_t rank, const float *b, int64_t n, float *y);
+/* The same of halves; 64 bytes behind a matrix may be read. */
+typedef void cpu_lora_shrink_f16_fn(const float *x, int64_t k, const uint16_t *a, int64_t rank,
+                                    float scale, float *t);
+typedef void cpu_lora_expand_f16_fn(const float *t, int64_t rank, const uint16_t *b, int64_t n,
+                                    float *y);
 
 /* ---- folds and elementwise ---- */
 

@@ -77,6 +77,82 @@ accel_status accel__schema_fail(const accel__schema *s, accel_status code, const
 accel_status accel__schema_count(const accel__schema *s, const accel__shape *shape,
                                  const char *keyword, bool largest, uint32_t *out);
 
+/* Where an expression of the schema, found at `where`, may match: anywhere in a string with `search`,
+ * else all of it.  From state `from` of `r` on; *to: where it ends. */
+accel_status accel__schema_expression(const accel__schema *s, const accel__json *where,
+                                      const char *text, bool search, accel__rule *r, uint32_t from,
+                                      uint32_t *to);
+/* Formats that say what strings, and what numbers may be; others are not known. */
+bool accel__schema_string_format(const char *name);
+bool accel__schema_number_format(const char *name);
+
+/* ---- constants (schema_constant.c) ---- */
+
+/* One of the values that a list of clauses allows. */
+typedef struct accel__listed {
+  const accel__json *value; /* NULL: `text` */
+  const char *text;         /* "null", "true", "false" */
+} accel__listed;
+/* The values of `const` or `enum` that no clause excludes; *found false: the clauses list none. */
+accel_status accel__schema_add_listed(accel__schema *s, const accel__shape *shape, accel__rule *r,
+                                      bool *found);
+/* The list or value that says which values there are; NULL: any. */
+const accel__json *accel__shape_listed(const accel__shape *shape, bool *one);
+/* Whether two lists, each a value or an array of values, have none in common. */
+bool accel__listed_apart(const accel__json *a, bool a_one, const accel__json *b, bool b_one);
+/* The different values of a shape, at most `most`; *n UINT32_MAX: they are not listed.  Those of null
+ * and boolean are. */
+accel_status accel__shape_values(const accel__schema *s, const accel__shape *shape, uint32_t most,
+                                 accel__listed *out, uint32_t *n);
+bool accel__listed_equal(const accel__listed *a, const accel__listed *b);
+/* The value as JSON, from state 0 to 1 of `r`. */
+void accel__listed_add(accel__rule *r, const accel__listed *value);
+
+/* ---- arrays and objects ---- */
+
+/* What each clause says of element `i`, at most as many clauses as the shape has.  *never: one says
+ * that it may not be. */
+accel_status accel__schema_element(const accel__schema *s, const accel__shape *shape, uint32_t i,
+                                   accel__clause *list, accel__clauses *out, bool *never);
+/* Elements from min to max (UINT32_MAX: any number) of which no two are equal; those from number
+ * `first` on are alike.  From `[` (state `at`) to `end`. */
+accel_status accel__schema_unique(accel__schema *s, const accel__shape *shape, uint32_t first,
+                                  uint32_t min, uint32_t max, uint32_t at, uint32_t end,
+                                  accel__rule *r);
+
+/* A property that the schema names. */
+typedef struct accel__property {
+  const char *name;
+  const accel__json *where; /* for messages */
+  bool required;
+} accel__property;
+
+/* patternProperties of a shape, and the names that are no property of `property`[n_properties] in
+ * sets: those for which the same patterns hold. */
+enum { ACCEL__NAME_PATTERNS = 32, ACCEL__NAME_SETS = 64 };
+typedef struct accel__names {
+  const accel__schema *schema;
+  const accel__property *property;
+  size_t n_properties;
+  struct accel__name_pattern *pattern; /* [n_patterns] */
+  uint32_t n_patterns;
+  struct accel__name_set *set; /* [n_sets]; without patterns there are none */
+  uint32_t n_sets;
+} accel__names;
+accel_status accel__names_make(const accel__schema *s, const accel__shape *shape,
+                               const accel__property *property, size_t n, accel__names *out);
+void accel__names_free(accel__names *names);
+/* Patterns that hold for a name, or for the names of set `i`, as bits. */
+accel_status accel__names_patterns(const accel__names *names, const char *name, uint32_t *out);
+uint32_t accel__names_set_patterns(const accel__names *names, uint32_t i);
+/* Of clause `clause` (its number in the shape): appends the schemas of its patterns among `patterns`
+ * to `list`, and answers how many those are. */
+uint32_t accel__names_schemas(const accel__names *names, uint32_t clause, uint32_t patterns,
+                              accel__clause *list);
+/* The names of set `i`, or without patterns all that are no property, with their quotes. */
+accel_status accel__names_add(const accel__names *names, uint32_t i, accel__rule *r, uint32_t from,
+                              uint32_t to);
+
 /* Values of one type, from state 0 to state 1 of `r`. */
 accel_status accel__schema_object(accel__schema *s, const accel__shape *shape, accel__rule *r);
 accel_status accel__schema_array(accel__schema *s, const accel__shape *shape, accel__rule *r);

@@ -1,23 +1,26 @@
-/* schema_number.c - numbers between bounds, digit by digit.
+/* schema_number.c - numbers between bounds, and multiples, digit by digit.
  *
  * Numbers with bounds are written without an exponent.  The digits of a bound are followed as long
- * as the number's are the same; the first that differs decides.  */
+ * as the number's are the same; the first that differs decides.  Of multiples there is a state for
+ * each remainder. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/grammar/condition.h"
 #include "text/grammar/schema_internal.h"
 
 enum {
   WHOLE_DIGITS = 15,
+  FORMAT_DIGITS = 20, /* of the largest whole number of a format */
   FRACTION_DIGITS = 15,
   FREE_FRACTION = 6 /* digits behind an open bound */
 };
 
 /* A bound without its sign, as digits. */
 typedef struct digits {
-  char whole[WHOLE_DIGITS + 1], fraction[FRACTION_DIGITS + 1]; /* no zeros in front or behind */
-  bool open;                                                   /* the bound itself is left out */
+  char whole[FORMAT_DIGITS + 1], fraction[FRACTION_DIGITS + 1]; /* no zeros in front or behind */
+  bool open;                                                    /* the bound itself is left out */
 } digits;
 
 typedef struct bound {
@@ -212,19 +215,215 @@ static void add_bounded(accel__rule *r, const bound *low, const bound *high, boo
               low->given ? &low->size : NULL, integer, 1);
 }
 
+/* ---- formats ---- */
+
+/* Bounds of OpenAPI's formats; NULL: any number. */
+static const struct {
+  const char *name, *low, *high;
+} formats[] = {{"int8", "128", "127"},
+               {"int16", "32768", "32767"},
+               {"int32", "2147483648", "2147483647"},
+               {"int64", "9223372036854775808", "9223372036854775807"},
+               {"uint8", "0", "255"},
+               {"uint16", "0", "65535"},
+               {"uint32", "0", "4294967295"},
+               {"uint64", "0", "18446744073709551615"},
+               {"float", NULL, NULL},
+               {"double", NULL, NULL}};
+enum { FORMATS = sizeof formats / sizeof *formats };
+
+static size_t format_of(const char *name) {
+  size_t i = 0;
+  while (i < FORMATS && strcmp(formats[i].name, name) != 0) i++;
+  return i;
+}
+
+bool accel__schema_number_format(const char *name) { return format_of(name) < FORMATS; }
+
+/* The bound of a format where it is tighter. */
+static void tighten(const char *text, bool lower, bound *b) {
+  const bool negative = lower && *text != '0';
+  bound one = {.given = true, .negative = negative, .value = strtod(text, NULL)};
+  if (negative) one.value = -one.value;
+  strcpy(one.size.whole, text);
+  if (!b->given || (lower ? one.value > b->value : one.value < b->value)) *b = one;
+}
+
+static accel_status read_formats(const accel__schema *s, const accel__shape *shape, bool *integer,
+                                 bound *low, bound *high) {
+  ACCEL__SHAPE_EACH(format, shape, "format") {
+    const char *name = cJSON_IsString(format) ? format->valuestring : "";
+    const size_t i = format_of(name);
+    if (i == FORMATS && accel__schema_string_format(name)) continue; /* nothing about numbers */
+    if (i == FORMATS)
+      return accel__remedy(accel__schema_fail(s, ACCEL_ERROR_UNSUPPORTED, format,
+                                              "format '%.80s' is not supported", name),
+                           "of numbers int8 to int64, uint8 to uint64, float and double are");
+    if (!formats[i].high) continue;
+    tighten(formats[i].low, true, low);
+    tighten(formats[i].high, false, high);
+    *integer = true;
+  }
+  return ACCEL_OK;
+}
+
+/* ---- multiples ---- */
+
+enum { MULTIPLES = 8, LARGEST_MULTIPLE = 10000 };
+
+/* A step as size / 10^decimals, no digits too many. */
+typedef struct step {
+  uint32_t size, decimals;
+} step;
+
+/* What numbers must be: between the bounds, and multiples of the steps. */
+typedef struct demands {
+  bound low, high;
+  step step[MULTIPLES];
+  uint32_t n_steps;
+  bool integer;
+} demands;
+
+static bool read_digits(const char *text, step *out) {
+  uint64_t size = 0;
+  uint32_t decimals = 0;
+  bool behind = false;
+  for (; *text; text++) {
+    if (*text == '.' && !behind) {
+      behind = true;
+      continue;
+    }
+    if (*text < '0' || *text > '9') break;
+    size = 10 * size + (uint64_t)(*text - '0');
+    decimals += behind;
+    if (size > UINT32_MAX || decimals > FRACTION_DIGITS) return false;
+  }
+  if (*text == 'e' || *text == 'E' || *text == '.') return false;
+  for (; decimals && size % 10 == 0; decimals--) size /= 10;
+  *out = (step){(uint32_t)size, decimals};
+  return true;
+}
+
+/* Steps are powers of two below the point: of others doubles hold neither the step nor its
+ * multiples, and validators do not agree on them. */
+static bool is_binary(const step *m) {
+  uint64_t power = 1;
+  for (uint32_t i = 0; i < m->decimals; i++) power *= 5;
+  return m->size % power == 0;
+}
+
+/* The step of whole numbers that are multiples. */
+static step whole_step(step m) {
+  uint64_t a = m.size, b = 1;
+  for (uint32_t i = 0; i < m.decimals; i++) b *= 10;
+  while (b) {
+    const uint64_t rest = a % b;
+    a = b;
+    b = rest;
+  }
+  return (step){(uint32_t)(m.size / a), 0};
+}
+
+static accel_status read_steps(const accel__schema *s, const accel__shape *shape, demands *d) {
+  ACCEL__SHAPE_EACH(node, shape, "multipleOf") {
+    step m;
+    if (!cJSON_IsNumber(node) || !(node->valuedouble > 0))
+      return accel__schema_fail(s, ACCEL_ERROR_ARGUMENT, node, "a number above 0 is expected");
+    bool good = read_digits(node->valuestring, &m) && is_binary(&m);
+    if (good && d->integer) m = whole_step(m);
+    if (!good)
+      return accel__remedy(
+          accel__schema_fail(s, ACCEL_ERROR_UNSUPPORTED, node, "this multipleOf is not supported"),
+          "whole numbers, and fractions in halves (0.5, 0.25), without exponent; "
+          "of others (0.01) validators do not agree: count in smaller units");
+    if (m.size > LARGEST_MULTIPLE || d->n_steps == MULTIPLES)
+      return accel__schema_fail(s, ACCEL_ERROR_LIMIT, node,
+                                "at most %d conditions of at most %d, without the point", MULTIPLES,
+                                LARGEST_MULTIPLE);
+    d->step[d->n_steps++] = m;
+  }
+  return ACCEL_OK;
+}
+
+/* Digits from each of from[size], one state for each remainder of what is written so far, to
+ * to[size]. */
+static void add_digits(accel__rule *r, const uint32_t *from, uint32_t size, const uint32_t *to) {
+  for (uint32_t rest = 0; rest < size; rest++)
+    for (uint32_t digit = 0; digit < 10; digit++)
+      accel__rule_bytes(r, from[rest], (uint8_t)('0' + digit), (uint8_t)('0' + digit),
+                        to[(10 * rest + digit) % size]);
+}
+
+/* Ends numbers that are multiples once `missing` zeros follow. */
+static void end_multiples(accel__rule *r, const uint32_t *state, uint32_t size, uint32_t missing) {
+  for (uint32_t rest = 0; rest < size; rest++) {
+    uint64_t scaled = rest;
+    for (uint32_t i = 0; i < missing; i++) scaled = scaled * 10 % size;
+    if (!scaled) accel__rule_empty(r, state[rest], 1);
+  }
+}
+
+/* n states, of each from[i] behind `byte`. */
+static void add_states(accel__rule *r, const uint32_t *from, uint32_t n, char byte, uint32_t *to) {
+  for (uint32_t i = 0; i < n; i++) to[i] = accel__rule_state(r);
+  for (uint32_t i = 0; i < n && byte; i++)
+    accel__rule_bytes(r, from[i], (uint8_t)byte, (uint8_t)byte, to[i]);
+}
+
+/* Numbers without exponent, with as many digits behind the point as the step at most. */
+static accel_status add_multiples(accel__rule *r, const step *m) {
+  const uint32_t size = m->size;
+  uint32_t *at = malloc(2 * (size_t)size * sizeof *at), *next = at ? at + size : NULL;
+  const uint32_t sign = accel__rule_text(r, 0, "-"), zero = accel__rule_text(r, sign, "0");
+  if (!at) return accel__no_memory(2 * (size_t)size * sizeof *at);
+  accel__rule_empty(r, 0, sign);
+  accel__rule_empty(r, zero, 1);
+  add_states(r, NULL, size, 0, at);
+  for (uint32_t digit = 1; digit < 10; digit++)
+    accel__rule_bytes(r, sign, (uint8_t)('0' + digit), (uint8_t)('0' + digit), at[digit % size]);
+  add_digits(r, at, size, at);
+  end_multiples(r, at, size, m->decimals);
+  if (m->decimals) {
+    add_states(r, at, size, '.', next);
+    accel__rule_bytes(r, zero, '.', '.', next[0]);
+    memcpy(at, next, size * sizeof *at);
+  }
+  for (uint32_t missing = m->decimals; missing-- > 0 && r->rules->status == ACCEL_OK;) {
+    add_states(r, NULL, size, 0, next);
+    add_digits(r, at, size, next);
+    end_multiples(r, next, size, missing);
+    memcpy(at, next, size * sizeof *at);
+  }
+  free(at);
+  return r->rules->status;
+}
+
+/* ---- all of it ---- */
+
+/* The steps, then the bounds. */
+static accel_status fill_demand(void *user, uint32_t number, accel__rule *r) {
+  const demands *d = user;
+  if (number < d->n_steps) return add_multiples(r, &d->step[number]);
+  add_bounded(r, &d->low, &d->high, d->integer);
+  return r->rules->status;
+}
+
 accel_status accel__schema_number(accel__schema *s, const accel__shape *shape, bool integer,
                                   accel__rule *r) {
-  bound low, high;
-  ACCEL_TRY(read_side(s, shape, "minimum", "exclusiveMinimum", true, &low));
-  ACCEL_TRY(read_side(s, shape, "maximum", "exclusiveMaximum", false, &high));
-  if (!integer) ACCEL_TRY(check_open(s, shape, &low, "exclusiveMinimum"));
-  if (!integer) ACCEL_TRY(check_open(s, shape, &high, "exclusiveMaximum"));
-  if (low.given || high.given) {
-    if (low.given && high.given && low.value > high.value) return ACCEL_OK; /* there is none */
-    add_bounded(r, &low, &high, integer);
-    return s->rules->status;
-  }
-  if (integer)
+  demands d = {.integer = integer};
+  ACCEL_TRY(read_side(s, shape, "minimum", "exclusiveMinimum", true, &d.low));
+  ACCEL_TRY(read_side(s, shape, "maximum", "exclusiveMaximum", false, &d.high));
+  if (!integer) ACCEL_TRY(check_open(s, shape, &d.low, "exclusiveMinimum"));
+  if (!integer) ACCEL_TRY(check_open(s, shape, &d.high, "exclusiveMaximum"));
+  ACCEL_TRY(read_formats(s, shape, &d.integer, &d.low, &d.high));
+  ACCEL_TRY(read_steps(s, shape, &d));
+  const bool bounded = d.low.given || d.high.given;
+  if (bounded && d.low.given && d.high.given && d.low.value > d.high.value)
+    return ACCEL_OK; /* there is none */
+  if (d.n_steps) return accel__conditions_add(fill_demand, &d, d.n_steps + bounded, r, 0, 1);
+  if (bounded)
+    add_bounded(r, &d.low, &d.high, d.integer);
+  else if (integer)
     accel__json_integer(r, 0, 1);
   else
     accel__rule_call(r, 0, accel__json_number_rule(&s->parts), 1);

@@ -7,14 +7,8 @@
 
 /* ---- clauses of a property ---- */
 
-typedef struct property {
-  const char *name;
-  const accel__json *where; /* for messages */
-  bool required;
-} property;
-
 typedef struct properties {
-  property *at;
+  accel__property *at;
   size_t n, capacity;
   accel__map known;
 } properties;
@@ -28,13 +22,13 @@ static accel_status add_property(properties *p, const char *name, const accel__j
   }
   if (p->n == p->capacity) {
     const size_t capacity = p->capacity * 2 + 32;
-    property *more = realloc(p->at, capacity * sizeof *more);
+    accel__property *more = realloc(p->at, capacity * sizeof *more);
     if (!more) return accel__no_memory(capacity * sizeof *more);
     p->at = more;
     p->capacity = capacity;
   }
   ACCEL_TRY(accel__map_set(&p->known, name, strlen(name), (int64_t)p->n));
-  p->at[p->n++] = (property){name, where, required};
+  p->at[p->n++] = (accel__property){name, where, required};
   return ACCEL_OK;
 }
 
@@ -65,97 +59,37 @@ static const accel__json *member(const accel__json *object, const char *name) {
   return found;
 }
 
-/* What each clause says of the property `name`: its schema there, else additionalProperties.  NULL:
- * of properties that no clause names.  *never: one says that it may not be. */
-static accel__clauses clauses_of(const accel__shape *shape, const char *name, accel__clause *list,
+enum { LIST = ACCEL__SHAPE_CLAUSES + ACCEL__NAME_PATTERNS };
+
+/* What each clause says of a property, whose `name` is NULL where no clause has it: its schema there
+ * and those of its patterns among `patterns`, else additionalProperties.  list[LIST].  *never: one
+ * says that it may not be. */
+static accel__clauses clauses_of(const accel__shape *shape, const accel__names *names,
+                                 const char *name, uint32_t patterns, accel__clause *list,
                                  bool *never) {
-  accel__clauses out = {list, 0};
+  uint32_t n = 0, kept = 0;
   *never = false;
   for (uint32_t i = 0; i < shape->n; i++) {
     const accel__json *node = accel__clause_node(shape->clause[i]),
-                      *own = name ? member(member(node, "properties"), name) : NULL,
-                      *other = member(node, "additionalProperties"), *says = own ? own : other;
-    if (!says || cJSON_IsTrue(says)) continue;
+                      *own = name ? member(member(node, "properties"), name) : NULL;
+    const uint32_t before = n;
+    if (own) list[n++] = (accel__clause)own;
+    n += accel__names_schemas(names, i, patterns, list + n);
+    const accel__json *other = n == before ? member(node, "additionalProperties") : NULL;
+    if (other) list[n++] = (accel__clause)other;
+  }
+  for (uint32_t i = 0; i < n; i++) {
+    const accel__json *says = accel__clause_node(list[i]);
     *never |= cJSON_IsFalse(says);
-    list[out.n++] = (accel__clause)says;
+    if (!cJSON_IsTrue(says)) list[kept++] = list[i];
   }
-  return out;
-}
-
-/* ---- names that are not listed ---- */
-
-/* A letter of a trie of names; names that begin alike share their first ones. */
-typedef struct letter {
-  uint32_t code, child, next; /* 0: none */
-  uint32_t state;
-  bool ends;
-} letter;
-
-static accel_status make_letters(const properties *p, letter **out) {
-  size_t most = 1, n = 1;
-  for (size_t i = 0; i < p->n; i++) most += strlen(p->at[i].name);
-  letter *l = calloc(most, sizeof *l);
-  *out = l;
-  if (!l) return accel__no_memory(most * sizeof *l);
-  for (size_t i = 0; i < p->n; i++) {
-    const char *name = p->at[i].name;
-    uint32_t at = 0, code, child;
-    for (size_t k = 0, bytes = strlen(name); k < bytes;) {
-      k += accel__utf8_decode(name + k, bytes - k, &code);
-      for (child = l[at].child; child && l[child].code != code;) child = l[child].next;
-      if (!child) {
-        child = (uint32_t)n++;
-        l[child] = (letter){.code = code, .next = l[at].child};
-        l[at].child = child;
-      }
-      at = child;
-    }
-    l[at].ends = true;
-  }
-  return ACCEL_OK;
-}
-
-/* A name with its quotes that is none of those; each character is written in one way. */
-static accel_status add_other_name(accel__rule *r, uint32_t from, const properties *p,
-                                   uint32_t to) {
-  static const accel__code_set plain = {.n = 2, .range = {{0, 0x7E}, {0x80, 0x10FFFF}}};
-  letter *l;
-  ACCEL_TRY(make_letters(p, &l));
-  uint32_t *stack = malloc(sizeof *stack);
-  const uint32_t any = accel__rule_state(r);
-  size_t n = 0, capacity = 1;
-  accel_status status = stack ? ACCEL_OK : accel__no_memory(sizeof *stack);
-  accel__rule_code_set(r, any, &plain, ACCEL__SPELL_JSON, any);
-  accel__rule_bytes(r, any, '"', '"', to);
-  l[0].state = accel__rule_text(r, from, "\"");
-  if (stack) stack[n++] = 0;
-  while (n && status == ACCEL_OK) {
-    const letter at = l[stack[--n]];
-    accel__code_set others = plain;
-    if (!at.ends) accel__rule_bytes(r, at.state, '"', '"', to);
-    for (uint32_t c = at.child; c && status == ACCEL_OK; c = l[c].next) {
-      const accel__code_set own = {.n = 1, .range = {{l[c].code, l[c].code}}};
-      accel__code_set_remove(&others, l[c].code, l[c].code);
-      l[c].state = accel__rule_state(r);
-      accel__rule_code_set(r, at.state, &own, ACCEL__SPELL_JSON, l[c].state);
-      status = r->rules->status;
-      if (n == capacity) {
-        uint32_t *more = realloc(stack, (capacity *= 2) * sizeof *more);
-        if (!more) status = accel__no_memory(capacity * sizeof *more);
-        stack = more ? more : stack;
-      }
-      if (status == ACCEL_OK) stack[n++] = c;
-    }
-    accel__rule_code_set(r, at.state, &others, ACCEL__SPELL_JSON, any);
-  }
-  free(stack);
-  free(l);
-  return status == ACCEL_OK ? r->rules->status : status;
+  return (accel__clauses){list, kept};
 }
 
 /* ---- objects ---- */
 
-/* May there be properties that no clause names?  Where nobody says, only if none is named. */
+/* May there be properties that no clause names, nor any of its patterns?  Where nobody says, only if
+ * none is named. */
 static bool takes_others(const accel__shape *shape) {
   uint32_t at;
   bool said = false;
@@ -163,46 +97,77 @@ static bool takes_others(const accel__shape *shape) {
     if (cJSON_IsFalse(value)) return false;
     said = true;
   }
-  return said || !accel__shape_find(shape, "properties", 0, &at);
+  return said || !(accel__shape_find(shape, "properties", 0, &at) ||
+                   accel__shape_find(shape, "patternProperties", 0, &at));
+}
+
+/* Any number of properties that are not listed: set `set` of `names`, whose patterns are `patterns`.
+ * `first`: before the first property; `later`: behind one. */
+static accel_status add_others(accel__schema *s, const accel__shape *shape,
+                               const accel__names *names, uint32_t set, uint32_t patterns,
+                               accel__rule *r, uint32_t first, uint32_t later) {
+  accel__clause list[LIST];
+  bool never;
+  const accel__clauses clauses = clauses_of(shape, names, NULL, patterns, list, &never);
+  const uint32_t here = accel__rule_state(r), named = accel__rule_state(r);
+  if (never) return ACCEL_OK;
+  accel__rule_empty(r, first, here);
+  accel__rule_empty(r, accel__rule_text(r, later, ","), here);
+  ACCEL_TRY(accel__names_add(names, set, r, here, named));
+  accel__rule_call(r, accel__rule_text(r, named, ":"), accel__schema_rule(s, clauses), later);
+  return s->rules->status;
+}
+
+/* Where the next property comes: before the first one, behind one. */
+typedef struct place {
+  uint32_t first, later;
+} place;
+
+static accel_status add_property_rule(accel__schema *s, const accel__shape *shape,
+                                      const accel__names *names, const accel__property *p,
+                                      accel__rule *r, place *at) {
+  accel__clause list[LIST];
+  uint32_t patterns;
+  bool never;
+  ACCEL_TRY(accel__names_patterns(names, p->name, &patterns));
+  const accel__clauses clauses = clauses_of(shape, names, p->name, patterns, list, &never);
+  const uint32_t here = accel__rule_state(r);
+  const place next = {accel__rule_state(r), accel__rule_state(r)};
+  if (never && p->required)
+    return accel__schema_fail(s, ACCEL_ERROR_ARGUMENT, p->where,
+                              "property '%.80s' is required, and may not be", p->name);
+  accel__rule_empty(r, at->first, here);
+  accel__rule_empty(r, accel__rule_text(r, at->later, ","), here);
+  uint32_t name = accel__rule_text(r, here, "\"");
+  name = accel__rule_text(r, accel__rule_json_text(r, name, p->name, strlen(p->name)), "\":");
+  if (!never) accel__rule_call(r, name, accel__schema_rule(s, clauses), next.later);
+  if (!p->required) {
+    accel__rule_empty(r, at->first, next.first);
+    accel__rule_empty(r, at->later, next.later);
+  }
+  *at = next;
+  return s->rules->status;
 }
 
 static accel_status add_properties(accel__schema *s, const accel__shape *shape, const properties *p,
                                    accel__rule *r) {
-  accel__clause list[ACCEL__SHAPE_CLAUSES];
-  bool never;
-  /* before the next property: nothing came yet; something did */
-  uint32_t first = accel__rule_text(r, 0, "{"), later = accel__rule_state(r);
-  for (size_t i = 0; i < p->n; i++) {
-    const char *name = p->at[i].name;
-    const accel__clauses clauses = clauses_of(shape, name, list, &never);
-    const uint32_t here = accel__rule_state(r), next_first = accel__rule_state(r),
-                   next_later = accel__rule_state(r);
-    if (never && p->at[i].required)
-      return accel__schema_fail(s, ACCEL_ERROR_ARGUMENT, p->at[i].where,
-                                "property '%.80s' is required, and may not be", name);
-    accel__rule_empty(r, first, here);
-    accel__rule_empty(r, accel__rule_text(r, later, ","), here);
-    uint32_t at = accel__rule_text(r, here, "\"");
-    at = accel__rule_text(r, accel__rule_json_text(r, at, name, strlen(name)), "\":");
-    if (!never) accel__rule_call(r, at, accel__schema_rule(s, clauses), next_later);
-    if (!p->at[i].required) {
-      accel__rule_empty(r, first, next_first);
-      accel__rule_empty(r, later, next_later);
-    }
-    first = next_first;
-    later = next_later;
+  accel__names names;
+  place at = {accel__rule_text(r, 0, "{"), accel__rule_state(r)};
+  accel_status status = accel__names_make(s, shape, p->at, p->n, &names);
+  for (size_t i = 0; i < p->n && status == ACCEL_OK; i++)
+    status = add_property_rule(s, shape, &names, &p->at[i], r, &at);
+  const bool others = takes_others(shape);
+  if (status == ACCEL_OK && !names.n_patterns && others)
+    status = add_others(s, shape, &names, 0, 0, r, at.first, at.later);
+  for (uint32_t i = 0; i < names.n_sets && status == ACCEL_OK; i++) {
+    const uint32_t patterns = accel__names_set_patterns(&names, i);
+    if (patterns || others)
+      status = add_others(s, shape, &names, i, patterns, r, at.first, at.later);
   }
-  if (takes_others(shape)) {
-    const accel__clauses clauses = clauses_of(shape, NULL, list, &never);
-    const uint32_t here = accel__rule_state(r), named = accel__rule_state(r);
-    accel__rule_empty(r, first, here);
-    accel__rule_empty(r, accel__rule_text(r, later, ","), here);
-    ACCEL_TRY(add_other_name(r, here, p, named));
-    accel__rule_call(r, accel__rule_text(r, named, ":"), accel__schema_rule(s, clauses), later);
-  }
-  accel__rule_empty(r, accel__rule_text(r, first, "}"), 1);
-  accel__rule_empty(r, accel__rule_text(r, later, "}"), 1);
-  return s->rules->status;
+  accel__names_free(&names);
+  accel__rule_empty(r, accel__rule_text(r, at.first, "}"), 1);
+  accel__rule_empty(r, accel__rule_text(r, at.later, "}"), 1);
+  return status == ACCEL_OK ? s->rules->status : status;
 }
 
 accel_status accel__schema_object(accel__schema *s, const accel__shape *shape, accel__rule *r) {
@@ -216,9 +181,8 @@ accel_status accel__schema_object(accel__schema *s, const accel__shape *shape, a
 
 /* ---- arrays ---- */
 
-/* What each clause says of element `i`; *last: it says the same of all behind it. */
-static accel_status element_clauses(const accel__schema *s, const accel__shape *shape, uint32_t i,
-                                    accel__clause *list, accel__clauses *out, bool *never) {
+accel_status accel__schema_element(const accel__schema *s, const accel__shape *shape, uint32_t i,
+                                   accel__clause *list, accel__clauses *out, bool *never) {
   *out = (accel__clauses){list, 0};
   *never = false;
   for (uint32_t k = 0; k < shape->n; k++) {
@@ -266,18 +230,31 @@ static accel_status read_sizes(const accel__schema *s, const accel__shape *shape
   return ACCEL_OK;
 }
 
+/* Does any clause ask that no two elements are equal? */
+static accel_status read_unique(const accel__schema *s, const accel__shape *shape, bool *out) {
+  *out = false;
+  ACCEL__SHAPE_EACH(value, shape, "uniqueItems") {
+    if (!cJSON_IsBool(value))
+      return accel__schema_fail(s, ACCEL_ERROR_ARGUMENT, value, "true or false is expected");
+    *out |= cJSON_IsTrue(value) != 0;
+  }
+  return ACCEL_OK;
+}
+
 accel_status accel__schema_array(accel__schema *s, const accel__shape *shape, accel__rule *r) {
   accel__clause list[ACCEL__SHAPE_CLAUSES];
   accel__clauses clauses;
-  bool never;
+  bool never, unique;
   uint32_t min, max, at = accel__rule_text(r, 0, "[");
   const uint32_t first = count_first(shape), end = accel__rule_state(r);
   ACCEL_TRY(read_sizes(s, shape, first, &min, &max));
+  ACCEL_TRY(read_unique(s, shape, &unique));
   const uint32_t known = first > min ? first : min, last = max != UINT32_MAX ? max : known + 1;
   accel__rule_empty(r, accel__rule_text(r, end, "]"), 1);
+  if (unique && max > 1) return accel__schema_unique(s, shape, first, min, max, at, end, r);
   for (uint32_t i = 0; i < last && s->rules->status == ACCEL_OK; i++) {
     const uint32_t next = accel__rule_state(r), element = i ? accel__rule_text(r, at, ",") : at;
-    ACCEL_TRY(element_clauses(s, shape, i, list, &clauses, &never));
+    ACCEL_TRY(accel__schema_element(s, shape, i, list, &clauses, &never));
     if (i >= min) accel__rule_empty(r, at, end);
     if (!never) accel__rule_call(r, element, accel__schema_rule(s, clauses), next);
     at = next;

@@ -1,5 +1,5 @@
-/* schema_rules.c - JSON Schema (draft 2020-12, as far as it goes): rules from a queue, types,
- * constants and alternatives. */
+/* schema_rules.c - JSON Schema (draft 2020-12, as far as it goes): rules from a queue, types and
+ * alternatives. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -49,117 +49,6 @@ accel_status accel__schema_count(const accel__schema *s, const accel__shape *sha
   return ACCEL_OK;
 }
 
-/* ---- constants ---- */
-
-static void write_number(const accel__json *value, accel__buffer *b) {
-  const char *text = value->valuestring;
-  accel__buffer_bytes(b, text, strspn(text, "+-0123456789.eE"));
-}
-
-static void write_scalar(const accel__json *value, accel__buffer *b) {
-  if (cJSON_IsNumber(value))
-    write_number(value, b);
-  else
-    accel__buffer_text(b, cJSON_IsNull(value) ? "null" : cJSON_IsTrue(value) ? "true" : "false");
-}
-
-/* The value as compact JSON, from state 0 to 1 of `r`, on a stack of its own. */
-static void add_constant(accel__rule *r, const accel__json *whole) {
-  const accel__json *stack[260];
-  uint32_t depth = 0, at = 0;
-  for (const accel__json *v = whole; v;) {
-    if (v->string && v != whole) {
-      at = accel__rule_json_text(r, accel__rule_text(r, at, "\""), v->string, strlen(v->string));
-      at = accel__rule_text(r, at, "\":");
-    }
-    if (cJSON_IsString(v)) {
-      at = accel__rule_text(r, at, "\"");
-      at = accel__rule_json_text(r, at, v->valuestring, strlen(v->valuestring));
-      at = accel__rule_text(r, at, "\"");
-    } else if (cJSON_IsObject(v) || cJSON_IsArray(v)) {
-      at = accel__rule_text(r, at, cJSON_IsObject(v) ? "{" : "[");
-      if (v->child && depth < 259) {
-        stack[depth++] = v;
-        v = v->child;
-        continue;
-      }
-      at = accel__rule_text(r, at, cJSON_IsObject(v) ? "}" : "]");
-    } else {
-      accel__buffer b = {0};
-      write_scalar(v, &b);
-      accel__rules_fail(r->rules, accel__buffer_status(&b));
-      if (b.data) at = accel__rule_literal(r, at, b.data, b.n);
-      accel__buffer_free(&b);
-    }
-    while (depth && (v == whole || !v->next)) {
-      v = stack[--depth];
-      at = accel__rule_text(r, at, cJSON_IsObject(v) ? "}" : "]");
-    }
-    if (v == whole) break;
-    at = accel__rule_text(r, at, ",");
-    v = v->next;
-  }
-  accel__rule_empty(r, at, 1);
-}
-
-static unsigned type_of(const accel__json *v) {
-  if (cJSON_IsNull(v)) return ACCEL__TYPE_NULL;
-  if (cJSON_IsBool(v)) return ACCEL__TYPE_BOOLEAN;
-  if (cJSON_IsObject(v)) return ACCEL__TYPE_OBJECT;
-  if (cJSON_IsArray(v)) return ACCEL__TYPE_ARRAY;
-  if (cJSON_IsString(v)) return ACCEL__TYPE_STRING;
-  return v->valuedouble == floor(v->valuedouble) ? ACCEL__TYPE_INTEGER : ACCEL__TYPE_FRACTION;
-}
-
-static bool holds(const accel__json *list, const accel__json *v) {
-  ACCEL_JSON_EACH(other, list) if (cJSON_Compare(other, v, true)) return true;
-  return false;
-}
-
-/* Do `type`, `enum` and `const` of all clauses allow the value? */
-static bool is_allowed(const accel__shape *shape, const accel__json *v) {
-  if (!(shape->types & type_of(v))) return false;
-  ACCEL__SHAPE_EACH(list, shape, "enum") if (!holds(list, v)) return false;
-  ACCEL__SHAPE_EACH(one, shape, "const") if (!cJSON_Compare(one, v, true)) return false;
-  return true;
-}
-
-/* Keywords whose conditions are not looked at for values that are listed. */
-static accel_status check_listed(const accel__schema *s, const accel__shape *shape) {
-  static const char *const others[] = {"properties", "required",         "additionalProperties",
-                                       "items",      "prefixItems",      "minItems",
-                                       "maxItems",   "pattern",          "minLength",
-                                       "maxLength",  "format",           "minimum",
-                                       "maximum",    "exclusiveMinimum", "exclusiveMaximum"};
-  for (size_t i = 0; i < sizeof others / sizeof *others; i++) {
-    uint32_t at;
-    const accel__json *found = accel__shape_find(shape, others[i], 0, &at);
-    if (found)
-      return accel__remedy(
-          accel__schema_fail(s, ACCEL_ERROR_UNSUPPORTED, found,
-                             "'%s' beside enum or const is not supported", others[i]),
-          "leave it out, and list the values for which it holds");
-  }
-  return ACCEL_OK;
-}
-
-/* The list or value that says which values there are; NULL: any. */
-static const accel__json *listed(const accel__shape *shape, bool *one) {
-  uint32_t at;
-  const accel__json *value = accel__shape_find(shape, "const", 0, &at);
-  *one = value != NULL;
-  return value ? value : accel__shape_find(shape, "enum", 0, &at);
-}
-
-static accel_status add_listed(accel__schema *s, const accel__shape *shape, accel__rule *r) {
-  bool one;
-  const accel__json *values = listed(shape, &one);
-  ACCEL_TRY(check_listed(s, shape));
-  if (one && is_allowed(shape, values)) add_constant(r, values);
-  ACCEL_JSON_EACH(v, one ? NULL : values) if (is_allowed(shape, v)) add_constant(r, v);
-  return s->rules->status;
-}
-
 /* ---- alternatives ---- */
 
 /* The clauses with one alternative, and a note that it was chosen. */
@@ -171,14 +60,6 @@ static accel__clauses choose(accel__schema *s, const accel__shape *shape, uint32
   list[at] |= chose;
   list[shape->n] = (accel__clause)branch;
   return (accel__clauses){list, shape->n + 1};
-}
-
-/* Are there no values that both lists hold? */
-static bool are_apart(const accel__json *a, bool a_one, const accel__json *b, bool b_one) {
-  if (!a || !b) return false;
-  for (const accel__json *x = a_one ? a : a->child; x; x = a_one ? NULL : x->next)
-    if (b_one ? cJSON_Compare(x, b, true) : holds(b, x)) return false;
-  return true;
 }
 
 static bool requires(const accel__shape *shape, const char *name) {
@@ -196,8 +77,8 @@ static bool differ_by_property(const accel__shape *a, const accel__shape *b) {
     ACCEL__SHAPE_EACH(theirs, b, "properties") {
       const accel__json *y = accel__json_get(theirs, x->string),
                         *x_one = accel__json_get(x, "const"), *y_one = accel__json_get(y, "const");
-      if (y && are_apart(x_one ? x_one : accel__json_get(x, "enum"), x_one != NULL,
-                         y_one ? y_one : accel__json_get(y, "enum"), y_one != NULL))
+      if (y && accel__listed_apart(x_one ? x_one : accel__json_get(x, "enum"), x_one != NULL,
+                                   y_one ? y_one : accel__json_get(y, "enum"), y_one != NULL))
         return true;
     }
   }
@@ -217,8 +98,9 @@ static accel_status check_exclusive(accel__schema *s, const accel__shape *shape)
       status =
           accel__shape_read(s, choose(s, shape, shape->one_clause, ACCEL__CHOSE_ONE, y), &pair[1]);
     if (status != ACCEL_OK) break;
-    const accel__json *a = listed(&pair[0], &x_one), *b = listed(&pair[1], &y_one);
-    if ((pair[0].types & pair[1].types) == 0 || are_apart(a, x_one, b, y_one)) continue;
+    const accel__json *a = accel__shape_listed(&pair[0], &x_one),
+                      *b = accel__shape_listed(&pair[1], &y_one);
+    if ((pair[0].types & pair[1].types) == 0 || accel__listed_apart(a, x_one, b, y_one)) continue;
     if (((pair[0].types | pair[1].types) == ACCEL__TYPE_OBJECT) &&
         differ_by_property(&pair[0], &pair[1]))
       continue;
@@ -267,11 +149,11 @@ static accel_status add_types(accel__schema *s, const accel__shape *shape, accel
 
 static accel_status make_rule(accel__schema *s, accel__shape *shape, accel__clauses clauses,
                               accel__rule *r) {
-  bool one;
+  bool listed;
   ACCEL_TRY(accel__shape_read(s, clauses, shape));
   if (shape->any_of || shape->one_of) return add_alternatives(s, shape, r);
-  if (listed(shape, &one)) return add_listed(s, shape, r);
-  return add_types(s, shape, r);
+  ACCEL_TRY(accel__schema_add_listed(s, shape, r, &listed));
+  return listed ? ACCEL_OK : add_types(s, shape, r);
 }
 
 accel_status accel__schema_add(accel__json_parts *parts, const accel__json *schema,

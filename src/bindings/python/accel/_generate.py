@@ -7,11 +7,11 @@ import math
 import queue
 import threading
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 from . import _types as T
 from ._adapters import use_adapter
-from ._native import check, decode, encode, lib, strings_struct, text_array
+from ._native import Media, check, decode, encode, lib, media_array, strings_struct, text_array
 from ._queue import Ticket
 
 Prompts = Union[str, Sequence[str], Sequence[int], Sequence[Sequence[int]]]
@@ -201,16 +201,36 @@ def text2text(handle: Any, texts: Sequence[str], task: Optional[str], source: Op
     return run(call, on_token, options)
 
 
+_PROMPT_KINDS = {"text": 0, "question": 1, "messages": 2, "templated": 3}  # accel_prompt_kind
+
+
+def image_prompts(prompts: Sequence[Tuple[Optional[str], Sequence[Media]]], kind: str) -> Any:
+    """An array of accel_image_prompt for (text, pictures), which keeps what it points to."""
+    if kind not in _PROMPT_KINDS:
+        raise ValueError(f"kind '{kind}' is none of {', '.join(_PROMPT_KINDS)}")
+    array = (T.accel_image_prompt * max(len(prompts), 1))()
+    array.keep = []
+    for to, (text, images) in zip(array, prompts):
+        media, words = media_array(images), encode(text)
+        array.keep.append((media, words))
+        to.kind, to.text, to.images, to.n_images = _PROMPT_KINDS[kind], words, media, len(images)
+    return array
+
+
 class GenerationTicket(Ticket):
     """A generation in a model's queue: `model.submit_generate()`."""
 
-    def __init__(self, model: Any, prompt: Union[str, Sequence[int]], on_token: Optional[Listener], what: Any, options: Dict[str, Any]) -> None:
+    def __init__(self, model: Any, prompt: Union[str, Sequence[int], None], on_token: Optional[Listener], what: Any, options: Dict[str, Any],
+                 images: Sequence[Media] = (), kind: str = "text") -> None:
         self._how = _params(options)
         self._failure = listen(self._how, on_token)
-        if isinstance(prompt, str):
+        pictured = image_prompts([(prompt, images)], kind) if len(images) or kind != "text" else None  # type: ignore[list-item]
+        if pictured is not None:
+            what.image_prompt = pictured
+        elif isinstance(prompt, str):
             what.prompt = encode(prompt)
         else:
-            ids = [int(i) for i in prompt]
+            ids = [int(i) for i in prompt or ()]
             what.ids, what.n = _id_array(ids), len(ids)
         what.generate = C.pointer(self._how)
         super().__init__(model, what, lib.accel_wait_generations, T.accel_generations, _take)

@@ -361,13 +361,14 @@ class Model:
         """The same as an iterator over tokens, while they come: `for token in model.stream("Once"): print(token.text, end="")`."""
         return _generate.stream(lambda on_token: self.generate(prompt, on_token, **options))
 
-    def submit_generate(self, prompt: Union[str, Sequence[int]], on_token: Optional[Listener] = None, priority: int = 0,
-                        deadline: Optional[float] = None, adapter: Union[Adapter, str, None] = None, **options: Any) -> GenerationTicket:
+    def submit_generate(self, prompt: Union[str, Sequence[int], None], on_token: Optional[Listener] = None, priority: int = 0,
+                        deadline: Optional[float] = None, adapter: Union[Adapter, str, None] = None, images: Sequence[Media] = (),
+                        kind: str = "text", **options: Any) -> GenerationTicket:
         """One prompt through the model's queue: requests that are there at the same time run together and give what they would give alone.
-        `on_token` is called from the queue's thread.  Larger priorities begin first; one that has not begun `deadline` seconds from now ends with
-        AccelTimeoutError.  QueueFullError when the queue is full."""
+        `images`, `kind`: the prompt is about pictures, as in generate_images().  `on_token` is called from the queue's thread.  Larger priorities
+        begin first; one that has not begun `deadline` seconds from now ends with AccelTimeoutError.  QueueFullError when the queue is full."""
         return GenerationTicket(self, prompt, on_token, request(_queue.GENERATE, priority, deadline),
-                                {**options, "adapter": self._adapter(adapter)})
+                                {**options, "adapter": self._adapter(adapter)}, images, kind)
 
     def chat(self, system: Optional[str] = None, **options: Any) -> Chat:
         """A conversation by the model's chat template; options are those of Chat."""
@@ -487,8 +488,8 @@ class Model:
 
     def generate_images(self, prompts: Sequence[Tuple[Optional[str], Sequence[Media]]], kind: str = "text", **options: Any) -> List[Generation]:
         """Text about pictures for each (text, pictures), from models that caption, answer or talk about them.  kind: "text" as the model reads it
-        (an image token for each picture; None: a caption from nothing), "question" written by the chat template, "messages" (JSON).  Options as
-        for generate()."""
+        (an image token for each picture; None: a caption from nothing), "question" written by the chat template, "messages" (JSON),
+        "templated" what the chat template has written.  Options as for generate()."""
         return generate_images(self.handle, prompts, kind, options)
 
     def text_to_image(self, prompts: Sequence[str], generator: Any = None, on_step: Any = None, image: Optional[Media] = None, mask_image: Optional[Media] = None,

@@ -112,9 +112,6 @@ def estimate_depth(handle: Any, images: Sequence[Media]) -> List[Depth]:
 
 # ---- text about pictures ----
 
-_KINDS = {"text": 0, "question": 1, "messages": 2}
-
-
 def split_messages(messages: Sequence[Dict[str, Any]]) -> Tuple[str, List[Media]]:
     """The JSON that a chat template reads, and the pictures in their order: parts {"type": "image"} with "image", "url" or "path"."""
     images: List[Media] = []
@@ -138,13 +135,6 @@ def split_messages(messages: Sequence[Dict[str, Any]]) -> Tuple[str, List[Media]
 
 def generate_images(handle: Any, prompts: Sequence[Tuple[Optional[str], Sequence[Media]]], kind: str, options: Dict[str, Any]) -> List[Any]:
     """Captions and answers about pictures; prompts are (text, pictures)."""
-    if kind not in _KINDS:
-        raise ValueError(f"kind '{kind}' is none of {', '.join(_KINDS)}")
-    how, pointer = _generate._params(options), C.POINTER(T.accel_generations)()
-    array, keep = (T.accel_image_prompt * max(len(prompts), 1))(), []
-    for to, (text, images) in zip(array, prompts):
-        media, words = media_array(images), encode(text)
-        keep.append((media, words))
-        to.kind, to.text, to.images, to.n_images = _KINDS[kind], words, media, len(images)
+    how, pointer, array = _generate._params(options), C.POINTER(T.accel_generations)(), _generate.image_prompts(prompts, kind)
     check(lib.accel_generate_images(handle, array, len(prompts), C.byref(how), C.byref(pointer)))
     return _generate._take(pointer)

@@ -225,7 +225,7 @@ accel_request = _struct(
     "accel_request", ("size", u32), ("kind", C.c_int), ("priority", i32), ("deadline_ms", u32), ("done", C.CFUNCTYPE(None, C.c_void_p)), ("user", C.c_void_p),
     ("inputs", C.POINTER(accel_tensors)), ("texts", C.POINTER(C.c_char_p)), ("pairs", C.POINTER(C.c_char_p)), ("n", u32), ("query", text),
     ("prompt", text), ("ids", C.POINTER(i32)), ("embed", C.POINTER(accel_embed_params)), ("classify", C.POINTER(accel_classify_params)),
-    ("rerank", C.POINTER(accel_rerank_params)), ("generate", C.POINTER(accel_generate_params)))
+    ("rerank", C.POINTER(accel_rerank_params)), ("generate", C.POINTER(accel_generate_params)), ("image_prompt", C.POINTER(accel_image_prompt)))
 accel_queue_stats = _struct(
     "accel_queue_stats", ("size", u32), ("waiting", u32), ("prompt_tokens", u64), ("cached_tokens", u64), ("cache_hits", u64), ("cache_prompts", u64),
     ("cache_bytes", u64), ("draft_tokens", u64), ("accepted_tokens", u64), ("no_cache", text))
