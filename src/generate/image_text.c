@@ -12,13 +12,15 @@
 #include "processing/media.h"
 #include "processing/processor.h"
 #include "generate/image_prompt.h"
+#include "generate/picture_words.h"
 #include "models/model_build.h"
 #include "processing/result.h"
 #include "text/chat_template.h"
 
 /* One prompt on its way to a request. */
 typedef struct prepared_prompt {
-  accel_tensors *pixels; /* pixel_values, image_sizes; NULL: no pictures */
+  accel_tensors *pixels;       /* pixel_values, image_sizes; NULL: no pictures */
+  accel__picture_parts *parts; /* [pictures] */
   accel__encoding enc;
   int32_t *ids; /* [n] the prompt with every picture's image tokens */
   uint32_t n;
@@ -30,6 +32,7 @@ typedef struct job {
   const accel_generate_params *params;
   accel__image_processor processor;
   accel__chat_template *chat;
+  accel__picture_words words;
   prepared_prompt *prepared;
 } job;
 
@@ -37,11 +40,14 @@ typedef struct job {
 
 static accel_status read_pictures(job *j, const accel_image_prompt *p, prepared_prompt *s) {
   accel__image *image = calloc((size_t)p->n_images + 1, sizeof *image);
-  accel_status status = image ? ACCEL_OK : accel__no_memory(p->n_images * sizeof *image);
+  s->parts = calloc((size_t)p->n_images + 1, sizeof *s->parts);
+  accel_status status =
+      image && s->parts ? ACCEL_OK : accel__no_memory(p->n_images * sizeof *image);
   for (uint32_t i = 0; i < p->n_images && status == ACCEL_OK; i++)
     status = accel__media_image(&p->images[i], &image[i]);
   if (status == ACCEL_OK && p->n_images)
-    status = accel__image_tensors(&j->processor, image, p->n_images, j->ep->ctx->pool, &s->pixels);
+    status = accel__image_tensors(&j->processor, image, p->n_images, j->ep->ctx->pool, s->parts,
+                                  &s->pixels);
   for (uint32_t i = 0; image && i < p->n_images; i++) accel__image_free(&image[i]);
   free(image);
   return status;
@@ -97,26 +103,65 @@ static bool begins_with_bos(const accel__tokenizer *tokenizer, const char *text)
   return bos && n && !strncmp(text, bos, n);
 }
 
-static accel_status read_text(job *j, const accel_image_prompt *p, prepared_prompt *s) {
+/* Rows of one part of the pictures, which all have as many. */
+static accel_status part_rows(const job *j, const accel_image_prompt *p, const prepared_prompt *s,
+                              int64_t *out) {
+  uint32_t parts = 0;
+  *out = 0;
+  for (uint32_t i = 0; i < p->n_images; i++) parts += s->parts[i].n;
+  if (!parts) return ACCEL_OK;
+  ACCEL_TRY(accel__image_rows(j->ep, s->pixels->item, s->pixels->n, 0, out));
+  if (j->ep->model->image_tokens->rows_of) *out /= parts; /* of all of them */
+  return ACCEL_OK;
+}
+
+/* The text with pictures in their places, as the model's processor writes it. */
+static accel_status write_pictures(const job *j, uint32_t number, const prepared_prompt *s,
+                                   const char *text, accel__buffer *out) {
+  const accel_image_prompt *p = &j->prompts[number];
+  const uint32_t places = accel__picture_places(&j->words, text);
+  int64_t rows;
+  if (places != p->n_images && (places || j->words.style != ACCEL__PICTURE_PALIGEMMA))
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %u image tokens (%s) and %u pictures",
+                    j->ep->name, number, places, j->words.place, p->n_images),
+        "write one image token for each picture, or let the chat template write them");
+  if (!p->n_images && j->words.style == ACCEL__PICTURE_PALIGEMMA)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has no picture; a %s needs one",
+                       j->ep->name, number, j->ep->model->architecture);
+  ACCEL_TRY(part_rows(j, p, s, &rows));
+  return accel__picture_words_write(&j->words, text, s->parts, p->n_images, rows, out);
+}
+
+static accel_status read_text(job *j, uint32_t number, prepared_prompt *s) {
+  const accel_image_prompt *p = &j->prompts[number];
   const accel__processor *processor = accel__processor_for(j->ep);
-  const bool templated = j->ep->model->image_tokens && p->kind != ACCEL_PROMPT_TEXT;
-  accel__buffer text = {0};
+  const accel__image_tokens *image_tokens = j->ep->model->image_tokens;
+  const bool paligemma = image_tokens && image_tokens->style == ACCEL__PICTURE_PALIGEMMA,
+             templated = image_tokens && p->kind != ACCEL_PROMPT_TEXT &&
+                         !(paligemma && p->kind != ACCEL_PROMPT_MESSAGES);
+  accel__buffer text = {0}, whole = {0};
   accel_status status = ACCEL_OK;
-  if (!templated && !p->text) return ACCEL_OK;
+  if (!templated && !p->text && !paligemma) return ACCEL_OK;
   if (!processor->tokenizer) return accel__processor_check(j->ep, j->ep->model->task);
   if (templated)
     status = render(j, p, &text);
   else
-    accel__buffer_text(&text, p->text);
+    accel__buffer_text(&text, p->text ? p->text : "");
   if (status == ACCEL_OK) status = accel__buffer_status(&text);
+  const char *bytes = text.data ? text.data : "";
+  if (status == ACCEL_OK && image_tokens && image_tokens->style != ACCEL__PICTURE_TOKENS) {
+    status = write_pictures(j, number, s, bytes, &whole);
+    bytes = whole.data ? whole.data : "";
+  }
   if (status == ACCEL_OK) {
-    const char *bytes = text.data ? text.data : "";
     accel__encode_options how = {.add_special_tokens =
-                                     !j->params->no_special_tokens &&
+                                     !j->params->no_special_tokens && !paligemma &&
                                      !(templated && begins_with_bos(processor->tokenizer, bytes))};
-    status = accel__encode(processor->tokenizer, bytes, text.n, NULL, 0, &how, &s->enc);
+    status = accel__encode(processor->tokenizer, bytes, strlen(bytes), NULL, 0, &how, &s->enc);
   }
   accel__buffer_free(&text);
+  accel__buffer_free(&whole);
   return status;
 }
 
@@ -165,6 +210,12 @@ static accel_status expand(const job *j, uint32_t number, prepared_prompt *s) {
   const accel_tensor *pixels = accel__find_tensor(s->pixels, "pixel_values");
   uint32_t tokens = 0;
   uint64_t n = s->enc.n;
+  if (image_tokens->style != ACCEL__PICTURE_TOKENS) { /* the text has all of them */
+    if (!(s->ids = malloc((n + 1) * sizeof *s->ids))) return accel__no_memory(n * sizeof *s->ids);
+    memcpy(s->ids, s->enc.ids, n * sizeof *s->ids);
+    s->n = (uint32_t)n;
+    return ACCEL_OK;
+  }
   for (size_t i = 0; i < s->enc.n; i++) tokens += s->enc.ids[i] == image_tokens->token;
   if (tokens != p->n_images) return wrong_count(j, number, tokens, p->n_images);
   int64_t *rows = calloc((size_t)p->n_images + 1, sizeof *rows);
@@ -216,7 +267,7 @@ static accel_status read_prompt(job *j, uint32_t number) {
   if (asks && !text && reads_question(model))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has no question", j->ep->name, number);
   ACCEL_TRY(read_pictures(j, p, s));
-  ACCEL_TRY(read_text(j, p, s));
+  ACCEL_TRY(read_text(j, number, s));
   return model->image_tokens ? expand(j, number, s) : ACCEL_OK;
 }
 
@@ -227,7 +278,7 @@ static accel_status make_request(void *user, const accel__generate_plan *plan, u
   const accel__ids ids = j->ep->model->image_tokens ? (accel__ids){s->ids, s->n}
                                                     : (accel__ids){s->enc.ids, (uint32_t)s->enc.n};
   const accel__encoder_input prompt = {ids, s->pixels ? s->pixels->item : NULL,
-                                       s->pixels ? s->pixels->n : 0};
+                                       s->pixels ? s->pixels->n : 0, false};
   return accel__pictured_request(j->ep, plan, j->params, &prompt, number, context, out);
 }
 
@@ -257,6 +308,18 @@ static accel_status whole_captions(const job *j, accel_generations *found) {
   return status;
 }
 
+/* Processors say for themselves whether pictures are cut: InternVL's does, Gemma 3's does not unless
+ * the call asks for it. */
+static accel_status load_words(job *j) {
+  const accel__processor *processor = accel__processor_for(j->ep);
+  const accel__image_tokens *image_tokens = j->ep->model->image_tokens;
+  if (!image_tokens || image_tokens->style == ACCEL__PICTURE_TOKENS) return ACCEL_OK;
+  if (image_tokens->style == ACCEL__PICTURE_INTERNVL) j->processor.splits = true;
+  if (image_tokens->style == ACCEL__PICTURE_GEMMA3) j->processor.splits = false;
+  if (!processor->tokenizer) return accel__processor_check(j->ep, j->ep->model->task);
+  return accel__picture_words_load(j->ep->directory, processor->tokenizer, image_tokens, &j->words);
+}
+
 accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt *prompts,
                                     uint32_t n, const accel_generate_params *params,
                                     accel_generations **out) {
@@ -275,6 +338,7 @@ accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt
                            ep->model->architecture));
   ACCEL_GOTO(accel__media_directory(ep, &directory));
   ACCEL_GOTO(accel__image_processor_load(directory, &j.processor));
+  ACCEL_GOTO(load_words(&j));
   for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(read_prompt(&j, i));
   ACCEL_GOTO(accel__generate_plan_make(ep, params, &plan));
   status = accel__generate_with(ep, &plan, params, n, make_request, &j, out);
@@ -285,9 +349,11 @@ done:
     accel__tensors_free(&j.prepared[i].pixels);
     accel__encoding_free(&j.prepared[i].enc);
     free(j.prepared[i].ids);
+    free(j.prepared[i].parts);
   }
   free(j.prepared);
   accel__generate_plan_free(&plan);
+  accel__picture_words_free(&j.words);
   accel__chat_template_free(&j.chat);
   return status;
 }
