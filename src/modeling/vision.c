@@ -434,6 +434,17 @@ accel__tensor accel__put_rows(accel__build *b, accel__tensor x, accel__tensor ro
                      NULL, 1);
 }
 
+accel__tensor accel__show_rows(accel__build *b, accel__tensor x, accel__tensor *features,
+                               int64_t token, accel__tensor (*look)(accel__build *b, void *user),
+                               void *user) {
+  if (*features < 0) {
+    const accel__aside kept = accel__step_aside(b);
+    *features = look(b, user);
+    accel__back_from(b, &kept);
+  }
+  return accel__put_rows(b, x, *features, token);
+}
+
 accel__tensor accel__plus_rows(accel__build *b, accel__tensor x, accel__tensor rows,
                                int64_t token) {
   accel__tensor here, row = rows_of_token(b, rows, token, &here);

@@ -130,7 +130,12 @@ void accel__back_from(accel__build *b, const accel__aside *kept);
 /* x [T,C] with its rows where input_ids is `token` replaced by those of `rows` [n,C], in order
  * (torch's masked_scatter). More such tokens than rows are an error when it runs. */
 accel__tensor accel__put_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token);
-/* The same with the rows added to those of x. */
+/* The same with the rows that `look` makes of pictures, beside the language model: once, *features is
+ * -1 until then. */
+accel__tensor accel__show_rows(accel__build *b, accel__tensor x, accel__tensor *features,
+                               int64_t token, accel__tensor (*look)(accel__build *b, void *user),
+                               void *user);
+/* As accel__put_rows, with the rows added to those of x. */
 accel__tensor accel__plus_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token);
 /* [n] -> [1]: its last element */
 accel__tensor accel__reduce_last(accel__build *b, accel__tensor x);

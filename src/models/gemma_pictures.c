@@ -147,7 +147,8 @@ static accel__tensor project(accel__build *b, const gemma_pictures *m, accel__te
                                    "multi_modal_projector.mm_input_projection_weight");
 }
 
-static accel__tensor look(accel__build *b, gemma_pictures *m) {
+static accel__tensor look(accel__build *b, void *user) {
+  gemma_pictures *m = user;
   accel__program *p = b->p;
   accel__tensor pixels = accel__add_pixels(b, m->vision.channels, &m->vision.image);
   b->scope = "vision_tower.vision_model.";
@@ -170,12 +171,7 @@ static accel__tensor look(accel__build *b, gemma_pictures *m) {
 
 static accel__tensor merge_images(accel__build *b, void *user, accel__tensor x) {
   gemma_pictures *m = user;
-  if (m->features < 0) {
-    const accel__aside kept = accel__step_aside(b);
-    m->features = look(b, m);
-    accel__back_from(b, &kept);
-  }
-  return accel__put_rows(b, x, m->features, m->image_token);
+  return accel__show_rows(b, x, &m->features, m->image_token, look, m);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,

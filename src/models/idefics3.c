@@ -13,9 +13,9 @@ typedef struct idefics3 {
   accel__clip_tower vision;
   accel__language text;
   int64_t image_token, scale;
-  accel__derived places, mask, shown;
+  accel__derived places, mask, real;
   accel__image_tokens image_tokens;
-  accel__tensor features; /* rows [shown images * side^2 / scale^2, hidden of the text] */
+  accel__tensor features; /* rows [real images * side^2 / scale^2, hidden of the text] */
 } idefics3;
 
 /* As older checkpoints name nothing differently, but for the base class. */
@@ -96,12 +96,12 @@ static void patches_seen(const idefics3 *m, const int64_t *mask, int64_t side, b
   if (mask != NULL && !any) memset(seen, 1, (size_t)(side * side) * sizeof *seen);
 }
 
-/* bucket[side]: rows of a position table of `table` lines for the lines of an image of which `shown`
+/* bucket[side]: rows of a position table of `table` lines for the lines of an image of which `lines`
  * show; the numbers are torch's in single precision. */
-static void buckets_of(int64_t table, int64_t shown, int64_t side, int32_t *bucket) {
+static void buckets_of(int64_t table, int64_t lines, int64_t side, int32_t *bucket) {
   enum { TOGETHER = 16 }; /* torch.arange begins anew at so many */
   const double step = 1.0 / (double)table;
-  const float share = 1.0f / (float)shown;
+  const float share = 1.0f / (float)lines;
   for (int64_t i = 0; i < side; i++) {
     float at = (float)i * share;
     if (at > (float)(1.0 - 1e-6)) at = (float)(1.0 - 1e-6);
@@ -176,23 +176,22 @@ static accel_status image_places(const void *user, const int64_t *values, uint64
 }
 
 /* Does image `i` hold anything but zeros? */
-static bool is_shown(const float *pixels, int64_t each, int64_t i) {
+static bool is_real(const float *pixels, int64_t each, int64_t i) {
   const float *p = pixels + i * each, *end = p + each;
   while (p < end && *p == 0.0f) p++;
   return p < end;
 }
 
 /* The numbers of the images that are no padding. */
-static accel_status shown_images(const void *user, const float *values, const int64_t *dim,
-                                 uint32_t rank, accel__arena *arena, int32_t **out,
-                                 int64_t *n_out) {
+static accel_status real_images(const void *user, const float *values, const int64_t *dim,
+                                uint32_t rank, accel__arena *arena, int32_t **out, int64_t *n_out) {
   int64_t images, side;
   ACCEL_TRY(count_images(user, dim, rank, &images, &side));
   *out = accel__arena_array(arena, (size_t)images, sizeof **out);
   if (*out == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   *n_out = 0;
   for (int64_t i = 0; i < images; i++)
-    if (is_shown(values, dim[2] * dim[3] * dim[4], i)) (*out)[(*n_out)++] = (int32_t)i;
+    if (is_real(values, dim[2] * dim[3] * dim[4], i)) (*out)[(*n_out)++] = (int32_t)i;
   if (*n_out > 0) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_ARGUMENT, "pixel_values hold zeros alone");
 }
@@ -205,26 +204,26 @@ static accel_status prompt_rows(const void *user, const float *pixels, const int
   ACCEL_TRY(count_images(m, dim, rank, &images, &side));
   *out = 0;
   for (int64_t k = i * dim[1]; k < (i + 1) * dim[1]; k++)
-    *out += is_shown(pixels, dim[2] * dim[3] * dim[4], k);
+    *out += is_real(pixels, dim[2] * dim[3] * dim[4], k);
   *out *= side * side / (m->scale * m->scale);
   return ACCEL_OK;
 }
 
 /* ---- the tower ---- */
 
-static accel__tensor look(accel__build *b, idefics3 *m) {
+static accel__tensor look(accel__build *b, void *user) {
+  idefics3 *m = user;
   accel__program *p = b->p;
   accel__dim groups = accel__symbol(p, "groups", 1, ACCEL__MAX_WIDTH,
                                     m->vision.image.h / m->vision.patch.h / m->scale);
   accel__dim side = accel__times(b, groups, accel__const_dim(p, m->scale * m->vision.patch.h)),
              prompts = accel__symbol(p, "prompts", 1, 0, 1),
-             images = accel__symbol(p, "images", 1, 0, 1),
-             shown = accel__symbol(p, "shown", 1, 0, 1),
+             images = accel__symbol(p, "images", 1, 0, 1), real = accel__symbol(p, "real", 1, 0, 1),
              c = accel__const_dim(p, m->vision.channels);
   accel__tensor x =
       accel__add_item(b, "pixel_values", ACCEL_PLUGIN_F32, 5,
                       (accel__dim[]){prompts, images, c, side, side}, ACCEL__DEFAULT_REQUIRED);
-  accel__tensor which = accel__add_derived(b, "shown_images", 1, &shown, &m->shown);
+  accel__tensor which = accel__add_derived(b, "real_images", 1, &real, &m->real);
   b->B = accel__times(b, prompts, images);
   accel__dim rows = accel__times(b, groups, accel__const_dim(p, m->scale)),
              all = accel__times(b, b->B, accel__times(b, rows, rows)),
@@ -258,19 +257,13 @@ static accel__tensor look(accel__build *b, idefics3 *m) {
   x = accel__dense_layer(b, x, m->text.hidden, false, -1, NULL,
                          "connector.modality_projection.proj");
   return accel__reshape(p, x, 2,
-                        (accel__dim[]){accel__times(b, shown, accel__times(b, groups, groups)),
+                        (accel__dim[]){accel__times(b, real, accel__times(b, groups, groups)),
                                        accel__const_dim(p, m->text.hidden)});
 }
 
 static accel__tensor merge_images(accel__build *b, void *user, accel__tensor x) {
   idefics3 *m = user;
-  if (m->features < 0) {
-    const accel__aside kept = accel__step_aside(b);
-    m->features = look(b, m);
-    accel__back_from(b, &kept);
-    accel__add_output(b, "image_hidden_states", m->features, 0);
-  }
-  return accel__put_rows(b, x, m->features, m->image_token);
+  return accel__show_rows(b, x, &m->features, m->image_token, look, m);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,
@@ -287,8 +280,8 @@ static accel_status build(const accel__model_request *request, const char *archi
       .from = "pixel_attention_mask", .shape_of = "pixel_values", .optional = true, .user = m};
   m->places.make = image_places;
   m->mask.make = image_mask;
-  m->shown = (accel__derived){
-      .from = "pixel_values", .shape_of = "pixel_values", .look = shown_images, .user = m};
+  m->real = (accel__derived){
+      .from = "pixel_values", .shape_of = "pixel_values", .look = real_images, .user = m};
   m->image_tokens = (accel__image_tokens){.token = m->image_token,
                                           .video_token = -1,
                                           .style = ACCEL__PICTURE_IDEFICS3,

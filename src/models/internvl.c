@@ -180,7 +180,8 @@ static accel__tensor patches(accel__build *b, const internvl *m, accel__dim side
   return accel__items_to_rows(b, x, "patches");
 }
 
-static accel__tensor look(accel__build *b, internvl *m) {
+static accel__tensor look(accel__build *b, void *user) {
+  internvl *m = user;
   accel__program *p = b->p;
   accel__dim groups =
       accel__symbol(p, "groups", 1, ACCEL__MAX_WIDTH, m->image.h / m->patch.h / m->joined);
@@ -207,12 +208,7 @@ static accel__tensor look(accel__build *b, internvl *m) {
 
 static accel__tensor merge_images(accel__build *b, void *user, accel__tensor x) {
   internvl *m = user;
-  if (m->features < 0) {
-    const accel__aside kept = accel__step_aside(b);
-    m->features = look(b, m);
-    accel__back_from(b, &kept);
-  }
-  return accel__put_rows(b, x, m->features, m->image_token);
+  return accel__show_rows(b, x, &m->features, m->image_token, look, m);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,

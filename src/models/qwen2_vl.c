@@ -283,7 +283,8 @@ static accel__tensor merge(accel__build *b, const qwen2_vl *m, accel__tensor x, 
   return accel__dense_layer(b, x, m->text->hidden, true, -1, NULL, "merger.mlp.2");
 }
 
-static accel__tensor look(accel__build *b, qwen2_vl *m) {
+static accel__tensor look(accel__build *b, void *user) {
+  qwen2_vl *m = user;
   accel__program *p = b->p;
   accel__dim merged;
   int32_t whole;
@@ -322,12 +323,7 @@ static accel__tensor look(accel__build *b, qwen2_vl *m) {
 
 static accel__tensor merge_images(accel__build *b, void *user, accel__tensor x) {
   qwen2_vl *m = user;
-  if (m->features < 0) {
-    const accel__aside kept = accel__step_aside(b);
-    m->features = look(b, m);
-    accel__back_from(b, &kept);
-  }
-  return accel__put_rows(b, x, m->features, m->grid.image_token);
+  return accel__show_rows(b, x, &m->features, m->grid.image_token, look, m);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,

@@ -31,39 +31,26 @@ static const accel__rename tower[] = {{"visual.", "model.visual."}, {NULL, NULL}
 
 /* ---- config ---- */
 
-static const accel__decoder dense_defaults = {.vocab = 151936,
-                                              .hidden = 4096,
+/* What the text configs of both have alike. */
+#define TEXT_DEFAULTS                                                                         \
+  .vocab = 151936, .positions = 128000, .eps = 1e-6, .theta = 500000.0, .bos = -1, .eos = -1, \
+  .pad = -1, .mrope = true, .qk_norm = ACCEL__QK_NORM_HEADS, .act = {.act = ACCEL_PLUGIN_ACT_SILU}
+
+static const accel__decoder dense_defaults = {.hidden = 4096,
                                               .layers = 32,
                                               .heads = 32,
                                               .kv_heads = 32,
                                               .head_dim = 128,
                                               .inner = 22016,
-                                              .positions = 128000,
-                                              .eps = 1e-6,
-                                              .theta = 500000.0,
-                                              .bos = -1,
-                                              .eos = -1,
-                                              .pad = -1,
-                                              .mrope = true,
-                                              .qk_norm = ACCEL__QK_NORM_HEADS,
-                                              .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
+                                              TEXT_DEFAULTS};
 static const accel__decoder moe_defaults = {
-    .vocab = 151936,
     .hidden = 2048,
     .layers = 24,
     .heads = 16,
     .kv_heads = 16,
     .inner = 5632,
-    .positions = 128000,
-    .eps = 1e-6,
-    .theta = 500000.0,
-    .bos = -1,
-    .eos = -1,
-    .pad = -1,
-    .mrope = true,
-    .qk_norm = ACCEL__QK_NORM_HEADS,
     .experts = {.n = 60, .per_token = 4, .inner = 1408, .maybe_crosswise = true},
-    .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
+    TEXT_DEFAULTS};
 
 static accel_status read_text(accel__build *b, const char *family, bool experts,
                               accel__decoder *c) {
@@ -249,7 +236,8 @@ static int64_t stack_of(const qwen3_vl *m, int64_t i) {
   return -1;
 }
 
-static void look(accel__build *b, qwen3_vl *m) {
+static accel__tensor look(accel__build *b, void *user) {
+  qwen3_vl *m = user;
   accel__program *p = b->p;
   accel__dim merged;
   int32_t space;
@@ -271,19 +259,15 @@ static void look(accel__build *b, qwen3_vl *m) {
     m->stacked[m->n_stacked++] = merge(b, m, x, merged, true, name);
   }
   accel__at(p, 0, "visual.merger");
-  m->features = merge(b, m, x, merged, false, "merger");
+  x = merge(b, m, x, merged, false, "merger");
   b->scope = NULL;
   accel__at(p, 0, "embeddings");
+  return x;
 }
 
 static accel__tensor merge_images(accel__build *b, void *user, accel__tensor x) {
   qwen3_vl *m = user;
-  if (m->features < 0) {
-    const accel__aside kept = accel__step_aside(b);
-    look(b, m);
-    accel__back_from(b, &kept);
-  }
-  return accel__put_rows(b, x, m->features, m->grid.image_token);
+  return accel__show_rows(b, x, &m->features, m->grid.image_token, look, m);
 }
 
 static accel__tensor add_images(accel__build *b, void *user, accel__tensor x, uint32_t layers) {
