@@ -45,6 +45,17 @@ static accel_status read_vision(accel__build *b, gemma_pictures *m) {
   return accel__clip_read(b, &m->vision);
 }
 
+/* PaliGemma's text where its config says nothing. */
+static void fill_text(accel__build *b, accel__decoder *c) {
+  c->vocab = 257152;
+  c->hidden = b->model->hidden_size = 2048;
+  c->layers = 18;
+  c->heads = 8;
+  c->kv_heads = 1;
+  c->inner = 16384;
+  c->embed_scale = (double)(float)sqrt((double)c->hidden);
+}
+
 static accel_status read_text(accel__build *b, gemma_pictures *m) {
   const char *type = m->paligemma ? "gemma" : "gemma3_text";
   ACCEL_TRY(accel__enter_config(b, "text_config"));
@@ -56,7 +67,11 @@ static accel_status read_text(accel__build *b, gemma_pictures *m) {
     return accel__refuse(
         b, "field 'text_config.use_bidirectional_attention': true is not supported with pictures");
   }
-  if (m->paligemma && strcmp(type, "gemma") == 0) return accel__gemma_read(b, m->text);
+  if (m->paligemma && strcmp(type, "gemma") == 0) {
+    ACCEL_TRY(accel__gemma_read(b, m->text));
+    if (accel__json_is_null_or_absent(b->file->root, "text_config")) fill_text(b, m->text);
+    return ACCEL_OK;
+  }
   if (m->paligemma && strcmp(type, "gemma2") == 0) return accel__gemma2_read(b, m->text);
   return accel__refuse(b, "field 'text_config.model_type': '%s' is not supported; known: %s", type,
                        m->paligemma ? "gemma, gemma2" : "gemma3_text");

@@ -4,6 +4,7 @@
  *
  * pixel_values [prompts, images, C, side, side] are filled up with images of zeros, which show
  * nowhere; pixel_attention_mask [prompts, images, side, side] says where a picture is. */
+#include <math.h>
 #include <string.h>
 
 #include "models/clip.h"
@@ -57,6 +58,8 @@ static accel_status read_config(accel__build *b, idefics3 *m) {
   ACCEL_TRY(accel__enter_config(b, "text_config"));
   ACCEL_TRY(accel__json_string(b->file, b->config, "model_type", &type));
   ACCEL_TRY(accel__language_read(b, type, &m->text));
+  if (accel__json_is_null_or_absent(b->file->root, "text_config"))
+    m->text.decoder->eps = 1e-5; /* as the class fills in what is missing */
   ACCEL_TRY(accel__enter_config(b, NULL));
   const accel__field fields[] = {
       ACCEL_FIELD_INT("image_token_id", &m->image_token, 0, ACCEL__MAX_VOCAB),
@@ -96,23 +99,27 @@ static void patches_seen(const idefics3 *m, const int64_t *mask, int64_t side, b
   if (mask != NULL && !any) memset(seen, 1, (size_t)(side * side) * sizeof *seen);
 }
 
-/* bucket[side]: rows of a position table of `table` lines for the lines of an image of which `lines`
- * show; the numbers are torch's in single precision. */
+/* Element k of torch.arange(step, 1, step) of `n` elements in single precision: whole vectors count
+ * on from their own first element, the rest by itself. */
+static float arange(double step, int64_t n, int64_t k) {
+  enum { VECTOR = 8, TOGETHER = 2 * VECTOR };
+  const int64_t inside = k < n / TOGETHER * TOGETHER ? k % VECTOR : 0;
+  const float first = (float)(step + step * (double)(k - inside));
+  return (float)((double)first + (double)inside * step);
+}
+
+/* bucket[side]: rows of a position table of `table` lines for the lines of an image, of which `lines`
+ * are picture: torch.bucketize(i / lines, arange(1 / table, 1, 1 / table), right=True), roundings and
+ * all. */
 static void buckets_of(int64_t table, int64_t lines, int64_t side, int32_t *bucket) {
-  enum { TOGETHER = 16 }; /* torch.arange begins anew at so many */
   const double step = 1.0 / (double)table;
-  const float share = 1.0f / (float)lines;
+  const int64_t n = (int64_t)ceil((1.0 - step) / step);
+  const float share = 1.0f / (float)lines, most = (float)(1.0 - 1e-6);
   for (int64_t i = 0; i < side; i++) {
-    float at = (float)i * share;
-    if (at > (float)(1.0 - 1e-6)) at = (float)(1.0 - 1e-6);
-    int32_t n = 0;
-    for (int64_t k = 0; k + 1 < table; k++) {
-      const float begin = (float)(step + step * (double)(k - k % TOGETHER)),
-                  bound = (float)((double)begin + (double)(k % TOGETHER) * step);
-      if (!(bound <= at)) break;
-      n++;
-    }
-    bucket[i] = n;
+    const float at = (float)i * share < most ? (float)i * share : most;
+    int32_t k = 0;
+    while (k < n && k + 1 < table && arange(step, n, k) <= at) k++;
+    bucket[i] = k;
   }
 }
 
@@ -256,9 +263,11 @@ static accel__tensor look(accel__build *b, void *user) {
   x = accel__gather(p, x, which);
   x = accel__dense_layer(b, x, m->text.hidden, false, -1, NULL,
                          "connector.modality_projection.proj");
-  return accel__reshape(p, x, 2,
-                        (accel__dim[]){accel__times(b, real, accel__times(b, groups, groups)),
-                                       accel__const_dim(p, m->text.hidden)});
+  x = accel__reshape(p, x, 2,
+                     (accel__dim[]){accel__times(b, real, accel__times(b, groups, groups)),
+                                    accel__const_dim(p, m->text.hidden)});
+  accel__add_output(b, "image_hidden_states", x, 0);
+  return x;
 }
 
 static accel__tensor merge_images(accel__build *b, void *user, accel__tensor x) {

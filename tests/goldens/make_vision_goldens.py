@@ -624,6 +624,11 @@ def tile_fixtures():
     cls = "Idefics3ForConditionalGeneration"
     yield "idefics3", dict(config=idefics("Idefics3", 30, 5, 3), prefixed=False, cases=[told(cls, "both", inputs, args=HIDDEN), told(cls, "bare", bare)])
     yield "idefics3_base", dict(config=idefics("Idefics3", 40, 5, 3), prefixed=False, dtype=torch.float16, cases=[told("Idefics3Model", "smaller", inputs, "last_hidden_state")])
+    # tables of 25 lines, where torch's single precision gives ten of them their neighbours' rows
+    fine = rows_of("fine", [[2, -25, 3]], 30)
+    fine |= pixels("fine", 1, 1, 3, 50, 50)
+    fine["pixel_values"] = fine["pixel_values"].half().float()
+    yield "idefics3_fine", dict(config=idefics("Idefics3", 50, 2, 5), prefixed=False, dtype=torch.bfloat16, cases=[told(cls, "one", fine, skip=("image_hidden_states",))])
     smol = rows_of("smol", [[2, -4, 3]], 9)
     smol |= pixels("smol", 1, 1, 3, 28, 28)
     yield "smolvlm", dict(config=idefics("SmolVLM", 28, 7, 2, tie_word_embeddings=True), prefixed=False, dtype=torch.bfloat16, cases=[told("SmolVLMForConditionalGeneration", "one", smol, skip=("image_hidden_states",))])
