@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "core/json.h"
-#include "vision/parts.h"
+#include "vision/picture_parts.h"
 
 #define CLIP \
   .mean = {0.48145466, 0.4578275, 0.40821073}, .std = {0.26862954, 0.26130258, 0.27577711}

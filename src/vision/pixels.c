@@ -5,7 +5,7 @@
 
 #include "core/block_cache.h"
 #include "vision/image_processor.h"
-#include "vision/parts.h"
+#include "vision/picture_parts.h"
 #include "vision/resize_kernels.h"
 
 typedef accel__image_processor processor;

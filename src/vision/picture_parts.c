@@ -1,5 +1,5 @@
-/* parts.c - pictures cut into parts. */
-#include "vision/parts.h"
+/* picture_parts.c - pictures cut into parts. */
+#include "vision/picture_parts.h"
 
 #include <math.h>
 #include <stdlib.h>

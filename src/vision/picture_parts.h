@@ -1,7 +1,7 @@
-/* parts.h - pictures that a processor hands on in several parts: Gemma 3's pan and scan, the tiles of
+/* picture_parts.h - pictures that a processor hands on in several parts: Gemma 3's pan and scan, the tiles of
  * InternVL (GotOcr2ImageProcessor), the frames of Idefics3 and SmolVLM. */
-#ifndef ACCEL_VISION_PARTS_H
-#define ACCEL_VISION_PARTS_H
+#ifndef ACCEL_VISION_PICTURE_PARTS_H
+#define ACCEL_VISION_PICTURE_PARTS_H
 
 #include "vision/image_processor.h"
 
