@@ -308,8 +308,8 @@ static accel_status whole_captions(const job *j, accel_generations *found) {
   return status;
 }
 
-/* Processors say for themselves whether pictures are cut: InternVL's does, Gemma 3's does not unless
- * the call asks for it. */
+/* Processors say for themselves whether pictures are cut: InternVL's does, Gemma 3's does not
+ * unless the call asks for it. */
 static accel_status load_words(job *j) {
   const accel__processor *processor = accel__processor_for(j->ep);
   const accel__image_tokens *image_tokens = j->ep->model->image_tokens;

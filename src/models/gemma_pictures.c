@@ -1,7 +1,7 @@
-/* gemma_pictures.c - Gemma 3 with pictures and PaliGemma (transformers' Gemma3Model, PaliGemmaModel
- * and their ForConditionalGeneration): a SigLIP tower whose patches, projected, stand where the text
- * has its image tokens.  Gemma 3 pools them first, and the tokens of a picture see one another;
- * in PaliGemma those of the whole prompt do (token_type_ids, blocks.h). */
+/* gemma_pictures.c - Gemma 3 with pictures and PaliGemma (transformers' Gemma3Model,
+ * PaliGemmaModel and their ForConditionalGeneration): a SigLIP tower whose patches, projected,
+ * stand where the text has its image tokens.  Gemma 3 pools them first, and the tokens of a
+ * picture see one another; in PaliGemma those of the whole prompt do (token_type_ids, blocks.h). */
 #include <math.h>
 #include <string.h>
 

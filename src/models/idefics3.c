@@ -108,9 +108,9 @@ static float arange(double step, int64_t n, int64_t k) {
   return (float)((double)first + (double)inside * step);
 }
 
-/* bucket[side]: rows of a position table of `table` lines for the lines of an image, of which `lines`
- * are picture: torch.bucketize(i / lines, arange(1 / table, 1, 1 / table), right=True), roundings and
- * all. */
+/* bucket[side]: rows of a position table of `table` lines for the lines of an image, of which
+ * `lines` are picture: torch.bucketize(i / lines, arange(1 / table, 1, 1 / table), right=True),
+ * roundings and all. */
 static void buckets_of(int64_t table, int64_t lines, int64_t side, int32_t *bucket) {
   const double step = 1.0 / (double)table;
   const int64_t n = (int64_t)ceil((1.0 - step) / step);

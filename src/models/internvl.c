@@ -1,6 +1,6 @@
-/* internvl.c - InternVL (transformers' InternVLModel and its ForConditionalGeneration): a ViT with
- * layer scale over tiles of pictures, 1/downsample_ratio x 1/downsample_ratio patches of which become
- * one row of the text. */
+/* internvl.c - InternVL (transformers' InternVLModel and its ForConditionalGeneration): a ViT
+ * with layer scale over tiles of pictures, 1/downsample_ratio x 1/downsample_ratio patches of
+ * which become one row of the text. */
 #include <math.h>
 #include <string.h>
 

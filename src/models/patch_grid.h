@@ -17,7 +17,8 @@ typedef struct accel__patch_grid {
 accel_status accel__patch_grid_count(const accel__patch_grid *g, const int64_t *values, uint64_t n,
                                      const int64_t *dim, uint32_t rank, int64_t *frames,
                                      int64_t *patches);
-/* y[patches], x[patches]: row and column of each patch in its frame, in the order of pixel_values. */
+/* y[patches], x[patches]: row and column of each patch in its frame, in the order of
+ * pixel_values. */
 void accel__patch_grid_places(const accel__patch_grid *g, const int64_t *values, uint64_t n,
                               int32_t *y, int32_t *x);
 

@@ -98,8 +98,8 @@ static accel_status cut_crops(const processor *p, const accel__image *image, acc
 
 /* ---- InternVL: tiles, and the whole picture behind them ---- */
 
-/* Columns and rows of tiles whose shape is nearest to the picture's; of those as near the one of more
- * tiles, unless it is twice as large as the picture. */
+/* Columns and rows of tiles whose shape is nearest to the picture's; of those as near the one of
+ * more tiles, unless it is twice as large as the picture. */
 static void best_grid(const processor *p, const accel__image *image, int32_t *columns,
                       int32_t *rows) {
   const double ratio = (double)image->width / image->height,

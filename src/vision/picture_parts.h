@@ -1,5 +1,5 @@
-/* picture_parts.h - pictures that a processor hands on in several parts: Gemma 3's pan and scan, the tiles of
- * InternVL (GotOcr2ImageProcessor), the frames of Idefics3 and SmolVLM. */
+/* picture_parts.h - pictures that a processor hands on in several parts: Gemma 3's pan and scan,
+ * the tiles of InternVL (GotOcr2ImageProcessor), the frames of Idefics3 and SmolVLM. */
 #ifndef ACCEL_VISION_PICTURE_PARTS_H
 #define ACCEL_VISION_PICTURE_PARTS_H
 

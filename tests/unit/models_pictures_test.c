@@ -1,5 +1,5 @@
-/* models_pictures_test.c - language models that show pictures: rows that see one another, configs that
- * are built and refused, and what processors write for pictures. */
+/* models_pictures_test.c - language models that show pictures: rows that see one another,
+ * configs that are built and refused, and what processors write for pictures. */
 #include "test_endpoint.h"
 
 #include <stdio.h>
