@@ -315,7 +315,10 @@ static accel_status load_words(job *j) {
   const accel__image_tokens *image_tokens = j->ep->model->image_tokens;
   if (!image_tokens || image_tokens->style == ACCEL__PICTURE_TOKENS) return ACCEL_OK;
   if (image_tokens->style == ACCEL__PICTURE_INTERNVL) j->processor.splits = true;
-  if (image_tokens->style == ACCEL__PICTURE_GEMMA3) j->processor.splits = false;
+  if (image_tokens->style == ACCEL__PICTURE_GEMMA3) {
+    j->processor.splits = false;
+    j->processor.do_convert_rgb = true; /* null in its files */
+  }
   if (!processor->tokenizer) return accel__processor_check(j->ep, j->ep->model->task);
   return accel__picture_words_load(j->ep->directory, processor->tokenizer, image_tokens, &j->words);
 }
