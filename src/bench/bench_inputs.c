@@ -272,6 +272,8 @@ static accel_status fill(const cJSON *config, const bench_params *params, accel_
   if (tiles)
     like =
         (accel_tensor){.name = "pixel_values", .rank = 5, .dim = {n, TILES, 3, longest, longest}};
+  if (listed(inputs, "pixel_attention_mask")) /* Idefics3: a prompt's images */
+    like = (accel_tensor){.name = "pixel_values", .rank = 5, .dim = {n, 1, 3, longest, longest}};
   if (shown > 0)
     like =
         (accel_tensor){.name = "pixel_values", .rank = 5, .dim = {n, shown, 3, longest, longest}};

@@ -204,6 +204,8 @@ typedef struct accel__item {
   int64_t dim[ACCEL_PLUGIN_MAX_RANK];
 } accel__item;
 
+enum { ACCEL__MAX_INPUTS = 16 }; /* of one entry */
+
 /* A batch without padding.  value[i] and item[i] belong to input i of the entry: value int32
  * [tokens of its side] for TOKENS and [3, tokens] for PLACES (NULL takes the default), item for
  * ITEM. */
@@ -211,10 +213,10 @@ typedef struct accel__batch {
   uint32_t n;             /* sequences; 0 when the model takes no tokens */
   const int32_t *lengths; /* [n], each at least 1 */
   uint64_t tokens;        /* their sum */
-  const void *value[8];
+  const void *value[ACCEL__MAX_INPUTS];
   const int32_t *decoder_lengths; /* [n] rows of side 1 (model.h); NULL: as many as of side 0 */
   uint64_t decoder_tokens;
-  accel__item item[8];
+  accel__item item[ACCEL__MAX_INPUTS];
   /* Entries with a session (dispatch/kv_session.h); NULL for the others. */
   accel_plugin_session *session;
   const int32_t *sequence; /* [n] ids in it */

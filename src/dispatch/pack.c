@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "core/block_cache.h"
+#include "modeling/block_rows.h"
 #include "modeling/default_row.h"
 #include "models/model_build.h"
 
-enum { MAX_INPUTS = 8 };
+enum { MAX_INPUTS = ACCEL__MAX_INPUTS };
 
 /* How the rows of one run lie in the padded tensors. */
 typedef struct layout {
@@ -236,24 +237,37 @@ static accel_status take_item(const accel_endpoint *ep, const accel__model_input
 accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *d,
                                 const accel_tensors *inputs, void **owned, accel__item *item) {
   const accel_tensor *from = find(inputs, d->from), *shape = find(inputs, d->shape_of);
-  if (!from || !shape)
+  if ((!from && !d->optional) || !shape)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name,
-                       from ? d->shape_of : d->from);
-  if (!from->data || (from->dtype != ACCEL_I64 && from->dtype != ACCEL_I32))
+                       shape ? d->from : d->shape_of);
+  const bool integers = from && (from->dtype == ACCEL_I64 || from->dtype == ACCEL_I32 ||
+                                 (d->optional && from->dtype == ACCEL_BOOL));
+  if (from && (!from->data || (!integers && !d->look)))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' must hold integers", ep->name,
                        d->from);
-  uint64_t n = 1;
-  for (uint32_t r = 0; r < from->rank; r++)
+  uint64_t n = from != NULL;
+  for (uint32_t r = 0; from && r < from->rank; r++)
     if (from->dim[r] < 0 || __builtin_mul_overflow(n, (uint64_t)from->dim[r], &n) || n > UINT32_MAX)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has a dim that cannot be", ep->name,
                          d->from);
   accel__arena arena = {0};
   accel_status status = ACCEL_OK;
   int32_t *rows = NULL;
-  int64_t count = 0, *values = accel__arena_array(&arena, n + 1, sizeof *values);
-  if (!values) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint64_t i = 0; i < n; i++) values[i] = element(from, i);
-  ACCEL_GOTO(d->make(d->user, values, n, shape->dim, shape->rank, &arena, &rows, &count));
+  int64_t count = 0, *values = NULL;
+  if (d->look) {
+    float *numbers = from->data;
+    if (from->dtype != ACCEL_F32) {
+      if (!(numbers = accel__arena_array(&arena, n + 1, sizeof *numbers)))
+        ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+      ACCEL_GOTO(accel__elements_to_f32((accel_plugin_dtype)from->dtype, from->data, n, numbers));
+    }
+    ACCEL_GOTO(d->look(d->user, numbers, from->dim, from->rank, &arena, &rows, &count));
+  } else {
+    if (from && !(values = accel__arena_array(&arena, n + 1, sizeof *values)))
+      ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+    for (uint64_t i = 0; i < n; i++) values[i] = element(from, i);
+    ACCEL_GOTO(d->make(d->user, values, n, shape->dim, shape->rank, &arena, &rows, &count));
+  }
   *owned = malloc((size_t)count * sizeof *rows + 1);
   if (!*owned) ACCEL_GOTO(accel__no_memory((size_t)count * sizeof *rows));
   memcpy(*owned, rows, (size_t)count * sizeof *rows);
@@ -324,12 +338,14 @@ accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tens
   ACCEL_TRY(check_shape(ep, types, &l));
   for (int64_t i = 0; i < l.batch * l.width; i++) {
     const int64_t is = element(types, (uint64_t)i),
-                  due = element(ids, (uint64_t)i) == ep->model->image_tokens->token;
+                  due = ep->model->image_tokens->blocks == ACCEL__BLOCKS_PREFIX
+                            ? 0
+                            : element(ids, (uint64_t)i) == ep->model->image_tokens->token;
     if (is != due)
-      return accel__fail(
-          ACCEL_ERROR_ARGUMENT,
-          "%s: mm_token_type_ids row %lld holds %lld at %lld, where input_ids give %lld", ep->name,
-          (long long)(i / l.width), (long long)is, (long long)(i % l.width), (long long)due);
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "%s: %s row %lld holds %lld at %lld, where input_ids give %lld", ep->name,
+                         types->name, (long long)(i / l.width), (long long)is,
+                         (long long)(i % l.width), (long long)due);
   }
   return ACCEL_OK;
 }
@@ -375,6 +391,27 @@ static accel_status pack_places(const accel_endpoint *ep, const accel__model_inp
   ACCEL_TRY(pack_input(ep, in, inputs, l, out));
   for (int k = 1; k < 3; k++) memcpy(out + (uint64_t)k * l->tokens, out, l->tokens * sizeof *out);
   return ACCEL_OK;
+}
+
+/* A part of the blocks that token_type_ids name: none where they are absent. */
+static accel_status pack_blocks(const accel_endpoint *ep, const accel__model_input *in,
+                                const accel_tensors *inputs, const layout *l, void **owned,
+                                accel__item *item) {
+  accel__block_tokens t = {.lengths = l->length, .n = (uint32_t)l->batch, .tokens = l->tokens};
+  int32_t *types = NULL, *values = NULL;
+  accel_status status = ACCEL_OK;
+  int64_t n = 0;
+  if (find(inputs, in->name) != NULL) {
+    if (!(types = malloc(l->tokens * sizeof *types)))
+      return accel__no_memory(l->tokens * sizeof *types);
+    t.types = types;
+    ACCEL_GOTO(pack_input(ep, in, inputs, l, types));
+  }
+  status = accel__blocks_make(ep->model->image_tokens, &t, in->part, &values, &n);
+  if (status == ACCEL_OK) *item = (accel__item){.data = *owned = values, .rank = 1, .dim = {n}};
+done:
+  free(types);
+  return status;
 }
 
 /* The packed row of side 1 that lies where each row of input_ids has its last eos. */
@@ -539,6 +576,8 @@ static accel_status pack_one(const accel_endpoint *ep, uint32_t i, const accel_t
   if (in->kind == ACCEL__INPUT_DERIVED)
     return accel__derive_item(ep, in->derived, inputs, &packed[i], &batch->item[i]);
   if (in->kind == ACCEL__INPUT_LENGTHS) return ACCEL_OK;
+  if (in->kind == ACCEL__INPUT_BLOCKS)
+    return pack_blocks(ep, in, inputs, &l[in->side], &packed[i], &batch->item[i]);
   const layout *side = &l[in->side];
   const bool row = accel__input_is_row(in->kind);
   const uint64_t values = row                              ? (uint64_t)side->batch

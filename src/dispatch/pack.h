@@ -19,8 +19,8 @@ accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *
 accel_status accel__mrope_positions(const accel_endpoint *ep, const accel_tensors *inputs,
                                     const accel__mrope_input *tokens, int32_t *out,
                                     int32_t *rope_delta);
-/* mm_token_type_ids, which say 1 where ids show a picture: anything else is
- * ACCEL_ERROR_ARGUMENT. */
+/* mm_token_type_ids or token_type_ids of a prompt, which say 1 where ids show a picture (PaliGemma:
+ * 0 everywhere): anything else is ACCEL_ERROR_ARGUMENT. */
 accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tensor *ids,
                                       const accel_tensor *types);
 

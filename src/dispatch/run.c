@@ -12,7 +12,7 @@
 #include "modeling/default_row.h"
 #include "shared/dim_expr.h"
 
-enum { MAX_INPUTS = 8, MAX_OUTPUTS = 256 };
+enum { MAX_INPUTS = ACCEL__MAX_INPUTS, MAX_OUTPUTS = 256 };
 
 /* ---- defaults of absent inputs, on packed rows ---- */
 
@@ -216,7 +216,8 @@ static accel_status input_view(accel_endpoint *ep, const accel__model_entry *e, 
   const accel__model_input *in = &e->inputs[i];
   const accel_plugin_tensor *t = &accel__program_view(ep->model->program)->tensor[in->tensor];
   *view = (accel_plugin_view){.size = sizeof *view, .dtype = t->dtype, .rank = t->rank};
-  if (in->kind == ACCEL__INPUT_ITEM || in->kind == ACCEL__INPUT_DERIVED)
+  if (in->kind == ACCEL__INPUT_ITEM || in->kind == ACCEL__INPUT_DERIVED ||
+      in->kind == ACCEL__INPUT_BLOCKS)
     return item_view(ep, in, &batch->item[i], view);
   if (in->kind == ACCEL__INPUT_TOKENS || in->kind == ACCEL__INPUT_MROPE)
     return token_view(ep, e, i, batch, scratch, view);

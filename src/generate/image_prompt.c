@@ -58,6 +58,11 @@ accel_status accel__image_rows(const accel_endpoint *ep, const accel_tensor *ten
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: there is no picture %lld in %s", ep->name,
                        (long long)i,
                        image_tokens->flat && pixels ? image_tokens->sizes : "pixel_values");
+  if (image_tokens->rows_of)
+    return pixels->dtype == ACCEL_F32
+               ? image_tokens->rows_of(image_tokens->user, pixels->data, pixels->dim, pixels->rank,
+                                       i, out)
+               : accel__fail(ACCEL_ERROR_ARGUMENT, "%s: pixel_values must be fp32", ep->name);
   size_of(image_tokens, find(tensor, n_tensors, image_tokens->sizes), i, size);
   return image_tokens->rows(image_tokens->user, pixels->dim, pixels->rank, size, out);
 }

@@ -83,29 +83,66 @@ static bool begins_with_bos(const accel__tokenizer *tokenizer, const char *text)
   return bos && n && !strncmp(text, bos, n);
 }
 
-static accel_status read_text(accel__image_reader *j, const accel_image_prompt *p,
+/* Rows of one part of the pictures, which all have as many. */
+static accel_status part_rows(const accel__image_reader *j, const accel_image_prompt *p,
+                              const accel__image_text *s, int64_t *out) {
+  uint32_t parts = 0;
+  *out = 0;
+  for (uint32_t i = 0; i < p->n_images; i++) parts += s->parts[i].n;
+  if (!parts) return ACCEL_OK;
+  ACCEL_TRY(accel__image_rows(j->ep, s->pixels->item, s->pixels->n, 0, out));
+  if (j->ep->model->image_tokens->rows_of) *out /= parts; /* of all of them */
+  return ACCEL_OK;
+}
+
+/* The text with pictures in their places, as the model's processor writes it. */
+static accel_status write_pictures(const accel__image_reader *j, const accel_image_prompt *p,
+                                   uint32_t number, const accel__image_text *s, const char *text,
+                                   accel__buffer *out) {
+  const uint32_t places = accel__picture_places(&j->words, text);
+  int64_t rows;
+  if (places != p->n_images && (places || j->words.style != ACCEL__PICTURE_PALIGEMMA))
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %u image tokens (%s) and %u pictures",
+                    j->ep->name, number, places, j->words.place, p->n_images),
+        "write one image token for each picture, or let the chat template write them");
+  if (!p->n_images && j->words.style == ACCEL__PICTURE_PALIGEMMA)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has no picture; a %s needs one",
+                       j->ep->name, number, j->ep->model->architecture);
+  ACCEL_TRY(part_rows(j, p, s, &rows));
+  return accel__picture_words_write(&j->words, text, s->parts, p->n_images, rows, out);
+}
+
+static accel_status read_text(accel__image_reader *j, const accel_image_prompt *p, uint32_t number,
                               accel__image_text *s) {
   const accel__processor *processor = accel__processor_for(j->ep);
-  const bool renders = j->ep->model->image_tokens &&
-                       (p->kind == ACCEL_PROMPT_QUESTION || p->kind == ACCEL_PROMPT_MESSAGES),
+  const accel__image_tokens *image_tokens = j->ep->model->image_tokens;
+  const bool paligemma = image_tokens && image_tokens->style == ACCEL__PICTURE_PALIGEMMA,
+             renders = image_tokens && (p->kind == ACCEL_PROMPT_MESSAGES ||
+                                        (p->kind == ACCEL_PROMPT_QUESTION && !paligemma)),
              templated = renders || p->kind == ACCEL_PROMPT_TEMPLATED;
-  accel__buffer text = {0};
+  accel__buffer text = {0}, whole = {0};
   accel_status status = ACCEL_OK;
-  if (!renders && !p->text) return ACCEL_OK;
+  if (!renders && !p->text && !paligemma) return ACCEL_OK;
   if (!processor->tokenizer) return accel__processor_check(j->ep, j->ep->model->task);
   if (renders)
     status = render(j, p, &text);
   else
-    accel__buffer_text(&text, p->text);
+    accel__buffer_text(&text, p->text ? p->text : "");
   if (status == ACCEL_OK) status = accel__buffer_status(&text);
+  const char *bytes = text.data ? text.data : "";
+  if (status == ACCEL_OK && image_tokens && image_tokens->style != ACCEL__PICTURE_TOKENS) {
+    status = write_pictures(j, p, number, s, bytes, &whole);
+    bytes = whole.data ? whole.data : "";
+  }
   if (status == ACCEL_OK) {
-    const char *bytes = text.data ? text.data : "";
     accel__encode_options how = {.add_special_tokens =
-                                     !j->no_special_tokens &&
+                                     !j->no_special_tokens && !paligemma &&
                                      !(templated && begins_with_bos(processor->tokenizer, bytes))};
-    status = accel__encode(processor->tokenizer, bytes, text.n, NULL, 0, &how, &s->enc);
+    status = accel__encode(processor->tokenizer, bytes, strlen(bytes), NULL, 0, &how, &s->enc);
   }
   accel__buffer_free(&text);
+  accel__buffer_free(&whole);
   return status;
 }
 
@@ -155,6 +192,12 @@ static accel_status expand(const accel__image_reader *j, const accel_image_promp
   const accel_tensor *pixels = accel__find_tensor(s->pixels, "pixel_values");
   uint32_t tokens = 0;
   uint64_t n = s->enc.n;
+  if (image_tokens->style != ACCEL__PICTURE_TOKENS) { /* the text has all of them */
+    if (!(s->ids = malloc((n + 1) * sizeof *s->ids))) return accel__no_memory(n * sizeof *s->ids);
+    memcpy(s->ids, s->enc.ids, n * sizeof *s->ids);
+    s->n = (uint32_t)n;
+    return ACCEL_OK;
+  }
   for (size_t i = 0; i < s->enc.n; i++) tokens += s->enc.ids[i] == image_tokens->token;
   if (tokens != p->n_images) return wrong_count(j, number, tokens, p->n_images);
   int64_t *rows = calloc((size_t)p->n_images + 1, sizeof *rows);
@@ -207,7 +250,7 @@ accel_status accel__image_text_read(accel__image_reader *j, const accel_image_pr
   if (asks && !text && reads_question(model))
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has no question", j->ep->name, number);
   ACCEL_TRY(read_pictures(j, p, s));
-  ACCEL_TRY(read_text(j, p, s));
+  ACCEL_TRY(read_text(j, p, number, s));
   return model->image_tokens ? expand(j, p, number, s) : ACCEL_OK;
 }
 
@@ -215,6 +258,7 @@ void accel__image_text_free(accel__image_text *s) {
   accel__tensors_free(&s->pixels);
   accel__encoding_free(&s->enc);
   free(s->ids);
+  free(s->parts);
   *s = (accel__image_text){0};
 }
 
@@ -225,7 +269,7 @@ accel_status accel__image_text_request(const accel_endpoint *ep, const accel__ge
   const accel__ids ids = ep->model->image_tokens ? (accel__ids){s->ids, s->n}
                                                  : (accel__ids){s->enc.ids, (uint32_t)s->enc.n};
   const accel__encoder_input prompt = {ids, s->pixels ? s->pixels->item : NULL,
-                                       s->pixels ? s->pixels->n : 0};
+                                       s->pixels ? s->pixels->n : 0, false};
   return accel__pictured_request(ep, plan, params, &prompt, number, context, out);
 }
 
@@ -258,6 +302,21 @@ accel_status accel__image_text_finish(const accel_endpoint *ep, const accel__ima
 
 /* ---- readers ---- */
 
+/* Processors say for themselves whether pictures are cut: InternVL's does, Gemma 3's does not
+ * unless the call asks for it. */
+static accel_status load_words(accel__image_reader *j) {
+  const accel__processor *processor = accel__processor_for(j->ep);
+  const accel__image_tokens *image_tokens = j->ep->model->image_tokens;
+  if (!image_tokens || image_tokens->style == ACCEL__PICTURE_TOKENS) return ACCEL_OK;
+  if (image_tokens->style == ACCEL__PICTURE_INTERNVL) j->processor.splits = true;
+  if (image_tokens->style == ACCEL__PICTURE_GEMMA3) {
+    j->processor.splits = false;
+    j->processor.do_convert_rgb = true; /* null in its files */
+  }
+  if (!processor->tokenizer) return accel__processor_check(j->ep, j->ep->model->task);
+  return accel__picture_words_load(j->ep->directory, processor->tokenizer, image_tokens, &j->words);
+}
+
 accel_status accel__image_reader_open(accel_endpoint *ep, bool no_special_tokens,
                                       accel__image_reader *out) {
   const char *directory;
@@ -267,10 +326,14 @@ accel_status accel__image_reader_open(accel_endpoint *ep, bool no_special_tokens
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s does not look at pictures", ep->name,
                        ep->model->architecture);
   ACCEL_TRY(accel__media_directory(ep, &directory));
-  return accel__image_processor_load(directory, &out->processor);
+  ACCEL_TRY(accel__image_processor_load(directory, &out->processor));
+  return load_words(out);
 }
 
-void accel__image_reader_close(accel__image_reader *j) { accel__chat_template_free(&j->chat); }
+void accel__image_reader_close(accel__image_reader *j) {
+  accel__picture_words_free(&j->words);
+  accel__chat_template_free(&j->chat);
+}
 
 /* ---- all of them at once ---- */
 

@@ -7,6 +7,7 @@
 #define ACCEL_GENERATE_IMAGE_TEXT_H
 
 #include "generate/generation.h"
+#include "generate/picture_words.h"
 #include "text/chat_template.h"
 #include "text/tokenizer.h"
 #include "vision/image_processor.h"
@@ -18,13 +19,15 @@ typedef struct accel__image_reader {
   /* private */
   accel__image_processor processor;
   accel__chat_template *chat; /* once a prompt has needed it */
+  accel__picture_words words;
 } accel__image_reader;
 
 /* A prompt that was read: what its request points to until it is finished. */
 typedef struct accel__image_text {
-  accel_tensors *pixels; /* pixel_values, image_sizes; NULL: no pictures */
-  accel__encoding enc;   /* the text as it was written */
-  int32_t *ids;          /* [n] with every picture's image tokens, where the text shows pictures */
+  accel_tensors *pixels;       /* pixel_values, image_sizes; NULL: no pictures */
+  accel__picture_parts *parts; /* [pictures] */
+  accel__encoding enc;         /* the text as it was written */
+  int32_t *ids; /* [n] with every picture's image tokens, where the text shows pictures */
   uint32_t n;
 } accel__image_text;
 

@@ -6,10 +6,11 @@
 #include <string.h>
 
 #include "dispatch/pack.h"
+#include "modeling/block_rows.h"
 #include "processing/processor.h"
 #include "models/model_build.h"
 
-enum { MAX_INPUTS = sizeof((accel__batch *)0)->item / sizeof(accel__item) };
+enum { MAX_INPUTS = ACCEL__MAX_INPUTS };
 
 accel_status accel__can_generate(const accel_endpoint *ep) {
   if (accel__model_entry_of(ep->model, "decode")) return ACCEL_OK;
@@ -233,6 +234,26 @@ static accel_status prompt_places(const accel__model_stepper *s, const accel__en
   return accel__mrope_positions(s->session->ep, &tensors, &tokens, *out, NULL);
 }
 
+/* A part of the blocks in a prompt, whose types are those that the processor gives its tokens. */
+static accel_status prompt_blocks(const accel__model_stepper *s, const accel__model_input *in,
+                                  const accel__encoder_input *given, void **owned,
+                                  accel__item *item) {
+  const accel__image_tokens *image_tokens = s->session->ep->model->image_tokens;
+  const accel__ids ids = given->ids;
+  int32_t *types = malloc(((size_t)ids.n + 1) * sizeof *types), *values = NULL;
+  int64_t n = 0;
+  if (!types) return accel__no_memory((size_t)ids.n * sizeof *types);
+  for (uint32_t i = 0; i < ids.n; i++) types[i] = accel__block_type(image_tokens, ids.id[i]);
+  const accel__block_tokens t = {.types = given->causal ? NULL : types,
+                                 .lengths = &(int32_t){(int32_t)ids.n},
+                                 .n = 1,
+                                 .tokens = ids.n};
+  accel_status status = accel__blocks_make(image_tokens, &t, in->part, &values, &n);
+  if (status == ACCEL_OK) *item = (accel__item){.data = *owned = values, .rank = 1, .dim = {n}};
+  free(types);
+  return status;
+}
+
 /* Every tensor given is an input of the entry, or what one follows from. */
 static accel_status check_tensors(const accel__model_stepper *s, const accel__model_entry *e,
                                   const accel__encoder_input *given) {
@@ -292,6 +313,8 @@ static accel_status encode(void *self, const accel__encode_item *items, uint32_t
   for (uint32_t i = 0; i < e->n_inputs && i < MAX_INPUTS && status == ACCEL_OK; i++)
     if (e->inputs[i].kind == ACCEL__INPUT_ITEM || e->inputs[i].kind == ACCEL__INPUT_DERIVED)
       status = encoder_item(s, &e->inputs[i], in, &owned[i], &batch.item[i]);
+    else if (e->inputs[i].kind == ACCEL__INPUT_BLOCKS)
+      status = prompt_blocks(s, &e->inputs[i], in, &owned[i], &batch.item[i]);
     else if (e->inputs[i].kind == ACCEL__INPUT_MROPE)
       status = prompt_places(s, in, (int32_t **)&owned[i]), batch.value[i] = owned[i];
   if (status == ACCEL_OK) status = run_session(s, (uint32_t)s->encode, &batch, &first, 1, &result);

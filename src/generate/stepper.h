@@ -27,6 +27,7 @@ typedef struct accel__encoder_input {
    * encoder has run. */
   const accel_tensor *tensor;
   uint32_t n_tensors;
+  bool causal; /* no token sees those behind it, also where the processor would say otherwise */
 } accel__encoder_input;
 
 /* What is read for one sequence. */

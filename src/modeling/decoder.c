@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "modeling/blocks.h"
+
 const accel__layer_norms accel__norms_before = {.attention = "input_layernorm",
                                                 .mlp = "post_attention_layernorm"};
 const accel__layer_norms accel__norms_around = {.attention = "input_layernorm",
@@ -268,7 +270,9 @@ static accel__tensor attention(accel__build *b, const accel__decoder *c, accel__
     how.sinks = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &c->heads, name);
   }
   how.state = accel__kv_state(b, i, c->kv_heads, c->head_dim, c->head_dim, window);
-  accel__tensor y = accel__attend(b, p.q, p.k, p.v, &how);
+  accel__tensor y = b->images.blocks && !b->images.text_only
+                        ? accel__attend_blocks(b, p.q, p.k, p.v, &how)
+                        : accel__attend(b, p.q, p.k, p.v, &how);
   return accel__dense_layer(b, y, c->hidden, c->o_bias, residual, NULL,
                             "layers.%u.self_attn.o_proj", i);
 }
@@ -308,17 +312,32 @@ static accel__tensor layer(accel__build *b, const accel__decoder *c, accel__tens
   return adds ? x : join(b, c, z, x, n->behind_mlp, i);
 }
 
+/* input_ids, cut to the vocabulary where the token of pictures lies beyond it. */
+static accel__tensor table_rows(accel__build *b, const accel__decoder *c) {
+  accel__attr to_float = ACCEL_I(DTYPE, ACCEL_PLUGIN_F32),
+              to_int = ACCEL_I(DTYPE, ACCEL_PLUGIN_I32),
+              clamp[] = {ACCEL_I(KIND, ACCEL_PLUGIN_UNARY_CLAMP), ACCEL_F(ALPHA, 0.0),
+                         ACCEL_F(BETA, (double)c->vocab - 1.0)};
+  if (b->images.token < c->vocab) return b->input_ids;
+  accel__tensor x =
+      accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &b->input_ids, 1, &to_float, 1, NULL, 1);
+  x = accel__node(b->p, ACCEL_PLUGIN_OP_UNARY, &x, 1, clamp, 3, NULL, 1);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &x, 1, &to_int, 1, NULL, 1);
+}
+
 static accel__tensor hidden(accel__build *b, const void *config) {
   const accel__decoder *c = config;
   accel__at(b->p, 0, "embeddings");
-  accel__tensor x =
-      accel__scaled_embedding(b, b->input_ids, c->vocab, c->hidden, c->embed_scale, "embed_tokens");
+  accel__tensor x = accel__scaled_embedding(b, table_rows(b, c), c->vocab, c->hidden,
+                                            c->embed_scale, "embed_tokens");
   x = accel__scaled(b, accel__merge_images(b, x), c->input_scale);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
     accel__add_hidden(b, x);
+    x = accel__add_images(b, x, i);
     accel__at(b->p, i + 1, "layers.%u", i);
     x = layer(b, c, x, i);
   }
+  x = accel__add_images(b, x, (uint32_t)c->layers);
   accel__at(b->p, (uint32_t)c->layers + 1, "head");
   x = normalise(b, c, x, "norm");
   accel__add_hidden(b, x); /* the last hidden state is the normalised one */
@@ -327,6 +346,8 @@ static accel__tensor hidden(accel__build *b, const void *config) {
 
 static void add_inputs(accel__build *b, const accel__decoder *c) {
   accel__add_tokens(b, c->vocab);
+  if (b->images.token >= c->vocab) /* input_ids have just been added */
+    b->input[b->model->n_inputs - 1].max = b->images.token + 1;
   if (c->mrope)
     accel__add_mrope_positions(b);
   else

@@ -44,7 +44,9 @@ typedef struct accel__experts {
   bool biases; /* of router and experts (gpt-oss) */
   bool
       crosswise; /* matrices are stored [n, columns, rows], rows of gate and up in turn (gpt-oss) */
-  double limit;  /* gate and up are clamped to it; 0 not */
+  /* stored [n, columns, rows] where the shape says so, rows of gate before those of up (Qwen3-VL) */
+  bool maybe_crosswise;
+  double limit; /* gate and up are clamped to it; 0 not */
   /* width of the expert that every token goes through, behind a gate of its own; 0 none */
   int64_t shared;
   /* the same without a gate, in shared_mlp beside the block, gate and up in one (Granite) */

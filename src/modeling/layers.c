@@ -327,16 +327,14 @@ static accel_status transpose(const void *user, const float *const *parts,
   return ACCEL_OK;
 }
 
-accel__tensor accel__dense_transposed(accel__build *b, accel__tensor x, int64_t out, int64_t first,
-                                      int64_t stored, accel__tensor residual,
-                                      const accel__activation *act, const char *name) {
-  static const accel__activation none = {0};
+/* Columns `first` .. of the stored [columns of x, stored] `found` as a weight [out, ..]. */
+static accel__tensor transposed_weight(accel__build *b, accel__tensor x, int64_t out, int64_t first,
+                                       int64_t stored, const char *found) {
   transposed *t = accel__arena_alloc(b->arena, sizeof *t);
   if (t == NULL)
-    return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for '%s'", name);
+    return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for '%s'", found);
   *t = (transposed){.in = accel__columns(b, x), .out = out, .first = first, .stored = stored};
-  const char *found = accel__resolve(b, "%s.weight", name);
-  accel__tensor w = accel__weight(
+  return accel__weight(
       b->p, &(accel__weight_spec){
                 .name = accel__arena_printf(b->arena, "%s.%lld", found, (long long)first),
                 .use = ACCEL_PLUGIN_USE_LINEAR,
@@ -348,6 +346,20 @@ accel__tensor accel__dense_transposed(accel__build *b, accel__tensor x, int64_t 
                 .derive_user = t,
                 .first_row = first,
                 .transposed_rows = stored});
+}
+
+accel__tensor accel__product_transposed(accel__build *b, accel__tensor x, int64_t out,
+                                        const char *name) {
+  accel__tensor w = transposed_weight(b, x, out, 0, out, accel__resolve(b, "%s", name));
+  return accel__linear(b->p, x, w, -1, -1, ACCEL_PLUGIN_ACT_NONE);
+}
+
+accel__tensor accel__dense_transposed(accel__build *b, accel__tensor x, int64_t out, int64_t first,
+                                      int64_t stored, accel__tensor residual,
+                                      const accel__activation *act, const char *name) {
+  static const accel__activation none = {0};
+  accel__tensor w =
+      transposed_weight(b, x, out, first, stored, accel__resolve(b, "%s.weight", name));
   char full[NAME_MAX_BYTES];
   snprintf(full, sizeof full, "%s.bias", name);
   accel__tensor c = weight_slice(b, ACCEL_PLUGIN_USE_PLAIN, 1, &out, first, stored, full);
@@ -444,6 +456,12 @@ accel__tensor accel__merge_images(accel__build *b, accel__tensor x) {
              : x;
 }
 
+accel__tensor accel__add_images(accel__build *b, accel__tensor x, uint32_t layers) {
+  return b->images.add != NULL && !b->images.text_only
+             ? b->images.add(b, b->images.merge_user, x, layers)
+             : x;
+}
+
 accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows, int64_t width,
                                const char *name) {
   return accel__scaled_embedding(b, idx, rows, width, 0, name);
@@ -520,6 +538,7 @@ accel__attention accel__attention_of(const accel__build *b, int64_t heads) {
                             .right = -1,
                             .bias = -1,
                             .positions = -1,
+                            .q_positions = -1,
                             .mask = -1,
                             .sinks = -1,
                             .q_space = b->space,
@@ -550,11 +569,11 @@ accel__tensor accel__attend(accel__build *b, accel__tensor q, accel__tensor k, a
   if (how->state >= 0 && how->state_static) attr[n++] = ACCEL_I(STATE_STATIC, 1);
   if (how->n_probs) attr[n++] = ACCEL_IV(PROBS, how->probs, how->n_probs);
   accel__tensor out[2] = {-1, -1};
+  const accel__tensor at = how->q_positions >= 0 ? how->q_positions : how->positions;
   accel__with_state(b->p, how->state);
-  accel__node(
-      b->p, ACCEL_PLUGIN_OP_ATTENTION,
-      (accel__tensor[]){q, k, v, how->bias, how->positions, how->positions, how->mask, how->sinks},
-      8, attr, n, out, how->n_probs ? 2 : 1);
+  accel__node(b->p, ACCEL_PLUGIN_OP_ATTENTION,
+              (accel__tensor[]){q, k, v, how->bias, at, how->positions, how->mask, how->sinks}, 8,
+              attr, n, out, how->n_probs ? 2 : 1);
   if (how->n_probs) *how->probabilities = out[1];
   return out[0];
 }

@@ -68,8 +68,20 @@ typedef enum accel__input_kind {
   /* int32 [3,T]: position_ids of time, height and width (M-RoPE).  Given as [3,B,S], [4,B,S] (the
    * first are left aside) or [B,S] (all three alike); absent:  accel__image_tokens.mrope_positions
    * where there are pictures, else what `otherwise` says of one row, in all three */
-  ACCEL__INPUT_MROPE
+  ACCEL__INPUT_MROPE,
+  /* int32 [n] made by the packer from token_type_ids (blocks.h): a part of which rows see which
+   * keys */
+  ACCEL__INPUT_BLOCKS
 } accel__input_kind;
+/* What an input of kind BLOCKS holds. */
+typedef enum accel__block_part {
+  ACCEL__BLOCK_LAST_KEYS,   /* [tokens] number in its sequence of the last row that each row sees */
+  ACCEL__BLOCK_LENGTHS,     /* [blocks] rows of each */
+  ACCEL__BLOCK_ROWS,        /* [block rows] their numbers in the run */
+  ACCEL__BLOCK_FIRST_KEYS,  /* [block rows] the first of the block's keys that each sees */
+  ACCEL__BLOCK_KEY_LENGTHS, /* [blocks] keys of each */
+  ACCEL__BLOCK_KEYS         /* [block keys] their numbers in the run */
+} accel__block_part;
 /* Is it one row number for each sequence, made by the packer? */
 static inline bool accel__input_is_row(accel__input_kind kind) {
   return kind == ACCEL__INPUT_EOS_ROW || kind == ACCEL__INPUT_LAST_ROW;
@@ -99,13 +111,17 @@ typedef enum accel__input_default {
 } accel__input_default;
 /* How a DERIVED input comes about. */
 typedef struct accel__derived {
-  const char *from;     /* forward argument: integers */
+  const char *from;     /* forward argument: integers, or numbers (`look`) */
   const char *shape_of; /* forward argument whose dims the rule needs */
   int64_t lines;        /* the input is [lines, n / lines]; 0: [n] */
   /* values[n] of `from`, dim[rank] of `shape_of`; *out in arena memory.  A message says what cannot
    * be. */
   accel_status (*make)(const void *user, const int64_t *values, uint64_t n, const int64_t *dim,
                        uint32_t rank, accel__arena *arena, int32_t **out, int64_t *n_out);
+  /* In place of `make` where `from` holds numbers: values of dim[rank]. */
+  accel_status (*look)(const void *user, const float *values, const int64_t *dim, uint32_t rank,
+                       accel__arena *arena, int32_t **out, int64_t *n_out);
+  bool optional; /* `from` may be absent: values NULL, n 0 */
   const void *user;
 } accel__derived;
 typedef struct accel__model_input {
@@ -115,6 +131,7 @@ typedef struct accel__model_input {
   accel__input_default otherwise;
   int64_t max;                   /* TOKENS: values must be in [0, max); 0: any */
   const accel__derived *derived; /* DERIVED only */
+  accel__block_part part;        /* BLOCKS only */
   /* 0: rows of input_ids under attention_mask; 1: rows of decoder_input_ids under
    * decoder_attention_mask */
   uint32_t side;
@@ -190,6 +207,22 @@ typedef struct accel__mrope_input {
   uint64_t pictures;
 } accel__mrope_input;
 
+/* Rows of a sequence that see one another in both directions. */
+typedef enum accel__blocks {
+  ACCEL__BLOCKS_NONE,
+  ACCEL__BLOCKS_PICTURES, /* each run of token types 1 (Gemma 3) */
+  ACCEL__BLOCKS_PREFIX    /* token types 0, which come first (PaliGemma) */
+} accel__blocks;
+
+/* What a processor writes into a prompt for a picture (generate/picture_words.h). */
+typedef enum accel__picture_style {
+  ACCEL__PICTURE_TOKENS, /* the prompt's one image token, as often as the picture has rows */
+  ACCEL__PICTURE_GEMMA3,
+  ACCEL__PICTURE_PALIGEMMA,
+  ACCEL__PICTURE_IDEFICS3,
+  ACCEL__PICTURE_INTERNVL
+} accel__picture_style;
+
 /* Of a model whose text contains pictures (LLaVA): a picture takes as many image tokens (`token`)
  * in the text as it has rows. */
 typedef struct accel__image_tokens {
@@ -206,11 +239,20 @@ typedef struct accel__image_tokens {
    * are dim[rank]. */
   accel_status (*rows)(const void *user, const int64_t *dim, uint32_t rank, const int64_t *size,
                        int64_t *out);
+  /* In place of `rows` where dim 0 of pixel_values counts prompts: rows of all that prompt `i` shows
+   * (Idefics3). */
+  accel_status (*rows_of)(const void *user, const float *pixels, const int64_t *dim, uint32_t rank,
+                          int64_t i, int64_t *out);
   /* Position ids of time, height and width, [3, tokens]; rope_delta[n] (NULL: not wanted): what the
    * position of the token behind each sequence has more than its row number.  ACCEL_ERROR_ARGUMENT
    * when tokens and pictures do not match.  NULL: positions are row numbers. */
   accel_status (*mrope_positions)(const void *user, const accel__mrope_input *what, int32_t *out,
                                   int32_t *rope_delta);
+  accel__picture_style style;
+  accel__blocks blocks;
+  /* keys that rows of blocks see in layers with a window, counted from the row itself to the left;
+   * 0: all of the sequence */
+  int64_t block_window;
   const void *user;
 } accel__image_tokens;
 

@@ -64,13 +64,27 @@ typedef struct accel__build_seq2seq {
   accel__tensor memory_mask; /* int32, 0 hides a row of the encoder from attention; -1 none */
 } accel__build_seq2seq;
 
+/* Inputs of kind BLOCKS, once some layer has asked for them (blocks.h). */
+typedef struct accel__build_blocks {
+  accel__tensor last; /* tensor + 1; 0 not yet */
+  bool windowed;      /* the others are there */
+  accel__tensor rows, first, keys;
+  int32_t space, key_space;
+} accel__build_blocks;
+
 /* Of a model that takes pictures. */
 typedef struct accel__build_images {
   /* Called with the embedded tokens [T, hidden]: returns them with the rows of the pictures in
    * place of the image tokens (llava.c, qwen2_vl.c).  NULL: the text contains no pictures. */
   accel__tensor (*merge)(struct accel__build *b, void *user, accel__tensor x);
-  void *merge_user;
-  bool text_only;          /* `merge` is not called: entry "decode" takes no pictures */
+  /* Called with the rows [T, hidden] behind `layers` layers: returns them with what pictures add
+   * there (Qwen3-VL).  NULL: nothing. */
+  accel__tensor (*add)(struct accel__build *b, void *user, accel__tensor x, uint32_t layers);
+  void *merge_user; /* of both */
+  int64_t token;    /* stands for a picture's rows; it may lie beyond the vocabulary; 0: none */
+  bool blocks;      /* rows of image_tokens->blocks see one another */
+  accel__build_blocks made;
+  bool text_only;          /* neither is called: entry "decode" takes no pictures */
   int64_t typical_size[2]; /* height, width; 0: image_size of the config, else 224 */
 } accel__build_images;
 
@@ -86,6 +100,8 @@ typedef struct accel__build_rope {
   } by_length[2];
   uint32_t n_by_length;
   accel__tensor query_scales; /* tensor + 1; 0 not yet */
+  /* mrope_section is read as Qwen3-VL has it (accel__rope_interleave); without one: 24, 20, 20 */
+  bool interleaved;
 } accel__build_rope;
 
 /* A program under construction: what every layer and head reads and adds to. */
@@ -255,6 +271,9 @@ accel__tensor accel__dense_blocks(accel__build *b, accel__tensor x, int64_t bloc
 accel__tensor accel__dense_transposed(accel__build *b, accel__tensor x, int64_t out, int64_t first,
                                       int64_t stored, accel__tensor residual,
                                       const accel__activation *act, const char *name);
+/* x W with W `name` [columns of x, out]. */
+accel__tensor accel__product_transposed(accel__build *b, accel__tensor x, int64_t out,
+                                        const char *name);
 /* Rows first .. first+rows of <name>.weight [first + rows, width]. */
 accel__tensor accel__position_table(accel__build *b, int64_t rows, int64_t width, int64_t first,
                                     const char *name);
@@ -275,6 +294,8 @@ accel__tensor accel__embedding(accel__build *b, accel__tensor idx, int64_t rows,
 /* Embedded tokens with the rows of pictures in their places (accel__build_images.merge); x itself
  * where there are none. */
 accel__tensor accel__merge_images(accel__build *b, accel__tensor x);
+/* Rows behind `layers` layers with what pictures add there (accel__build_images.add). */
+accel__tensor accel__add_images(accel__build *b, accel__tensor x, uint32_t layers);
 accel__tensor accel__scaled_embedding(accel__build *b, accel__tensor idx, int64_t rows,
                                       int64_t width, double scale,
                                       const char *name); /* times scale; 0: as they are */
@@ -302,9 +323,10 @@ typedef struct accel__attention {
   int bias_kind; /* accel_plugin_bias */
   int64_t buckets, max_distance;
   int64_t period; /* dense bias: item i uses slice i mod period; 0: the first dim of the bias */
-  accel__tensor positions; /* int32 [rows] of q and k, for biases by distance; -1: row numbers */
-  accel__tensor mask;      /* int32 [rows of kv_space], 0 hides the key; -1 none */
-  accel__tensor sinks;     /* [heads]: a further score in each softmax, of no key; -1 none */
+  accel__tensor positions;   /* int32 [rows] of q and k, for biases by distance; -1: row numbers */
+  accel__tensor q_positions; /* those of q alone, where they are others; -1: as `positions` */
+  accel__tensor mask;        /* int32 [rows of kv_space], 0 hides the key; -1 none */
+  accel__tensor sinks;       /* [heads]: a further score in each softmax, of no key; -1 none */
   int32_t q_space, kv_space;
   int32_t state; /* k and v are appended to it, or it is only read (state_static); -1 none */
   bool state_static;

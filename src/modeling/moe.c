@@ -80,9 +80,19 @@ static accel_status turn(const void *user, const float *const *parts, const int6
   return ACCEL_OK;
 }
 
+/* Is the weight stored as [n, columns, rows]?  Where both sides are as long, as [n, rows, columns]. */
+static bool lies_crosswise(const accel__build *b, const accel__experts *e,
+                           const accel__weight_spec *spec) {
+  if (!e->maybe_crosswise || b->request->checkpoint == NULL) return e->crosswise;
+  const accel__tensor_info *t = accel__checkpoint_find(b->request->checkpoint, spec->name);
+  return t != NULL && t->rank == 3 && t->dim[1] == spec->dim[2] && t->dim[2] == spec->dim[1] &&
+         spec->dim[1] != spec->dim[2];
+}
+
 /* Codes (MXFP4) lie as they are used, numbers crosswise. */
 static bool set_turn(accel__build *b, const accel__experts *e, accel__weight_spec *spec) {
-  if (!e->crosswise || accel__import_find(b->request->import, spec->name, NULL, NULL, NULL))
+  if (!lies_crosswise(b, e, spec) ||
+      accel__import_find(b->request->import, spec->name, NULL, NULL, NULL))
     return true;
   crosswise *t = accel__arena_alloc(b->arena, sizeof *t);
   if (t == NULL) return false;

@@ -207,9 +207,25 @@ accel_status accel__rope_divide(const accel__build *b, const int64_t *section, u
       "the entries must sum to half of head_dim (hidden_size / num_attention_heads)");
 }
 
+accel_status accel__rope_interleave(const accel__build *b, const int64_t section[3],
+                                    accel__rope *rope) {
+  uint32_t n = 0;
+  rope->section[0] = 0;
+  for (int64_t i = 0; i < rope->rot_dims / 2; i++) {
+    const uint32_t axis = i % 3 && i < 3 * section[i % 3] ? (uint32_t)(i % 3) : 0;
+    while (n % 3 != axis && n + 1 < ACCEL__MAX_SECTIONS) rope->section[++n] = 0;
+    if (n % 3 != axis)
+      return accel__refuse(b, "field 'head_dim': %lld columns are too many for M-RoPE",
+                           (long long)rope->head_dim);
+    rope->section[n]++;
+  }
+  rope->n_sections = n + 1;
+  return ACCEL_OK;
+}
+
 static accel_status read_sections(const accel__build *b, const accel__json *list,
                                   accel__rope *out) {
-  int64_t section[ACCEL__MAX_SECTIONS];
+  int64_t section[ACCEL__MAX_SECTIONS] = {24, 20, 20};
   uint32_t n = 0;
   ACCEL_JSON_EACH(item, list) {
     if (n == ACCEL__MAX_SECTIONS || !cJSON_IsNumber(item) ||
@@ -219,7 +235,10 @@ static accel_status read_sections(const accel__build *b, const accel__json *list
           ACCEL__MAX_SECTIONS);
     section[n++] = (int64_t)item->valuedouble;
   }
-  return list == NULL ? ACCEL_OK : accel__rope_divide(b, section, n, out);
+  if (!b->rope.interleaved) return list == NULL ? ACCEL_OK : accel__rope_divide(b, section, n, out);
+  if (list != NULL && n != 3)
+    return accel__refuse(b, "field 'mrope_section' has %u entries, expected 3", n);
+  return accel__rope_interleave(b, section, out);
 }
 
 /* Changes freq[dims/2] as the type wants it, where that does not depend on the length. */

@@ -5,7 +5,7 @@
 
 #include "modeling/model_builder.h"
 
-enum { ACCEL__MAX_SECTIONS = 16 };
+enum { ACCEL__MAX_SECTIONS = 512 };
 
 typedef struct accel__rope {
   int64_t head_dim, rot_dims; /* columns of a head, rotated ones among them (even) */
@@ -42,6 +42,10 @@ accel_status accel__rope_config(accel__build *b, const char *layer_type, double 
 /* Frequencies by section (mrope_section); refused by name unless they sum to all of them. */
 accel_status accel__rope_divide(const accel__build *b, const int64_t *section, uint32_t n,
                                 accel__rope *rope);
+/* Frequencies i = 1, 4, 7 .. below 3 * section[1] follow height, those i = 2, 5, 8 .. below 3 *
+ * section[2] width, all others time (Qwen3-VL's M-RoPE). */
+accel_status accel__rope_interleave(const accel__build *b, const int64_t section[3],
+                                    accel__rope *rope);
 /* Rotates the heads of x [T, heads*head_dim] by b->position_ids: [T], or [3,T] by `section`.  Types
  * that change with the length of the call add the input "total_len" (ACCEL__DEFAULT_TOTAL_LEN) when
  * they first rotate. */

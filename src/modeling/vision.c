@@ -249,6 +249,18 @@ accel__tensor accel__rows_to_items(accel__build *b, accel__tensor x, accel__dim 
   return accel__reshape(b->p, x, 3, (accel__dim[]){b->B, per_item, accel__tensor_dim(b->p, x, 1)});
 }
 
+accel__tensor accel__join_patches(accel__build *b, accel__tensor x, accel__dim items,
+                                  accel__dim groups, int64_t n) {
+  if (x < 0) return -1;
+  const int64_t columns = accel__columns(b, x);
+  accel__dim each = accel__const_dim(b->p, n), line = accel__const_dim(b->p, n * columns);
+  x = accel__reshape(b->p, x, 5, (accel__dim[]){items, groups, each, groups, line});
+  x = accel__transpose(b, x, 5, (int64_t[]){0, 1, 3, 2, 4});
+  return accel__reshape(b->p, x, 3,
+                        (accel__dim[]){items, accel__times(b, groups, groups),
+                                       accel__const_dim(b->p, n * n * columns)});
+}
+
 accel__tensor accel__items_to_planes(accel__build *b, accel__tensor x, accel__dim h, accel__dim w) {
   if (x < 0) return -1;
   accel__dim items = accel__tensor_dim(b->p, x, 0), c = accel__tensor_dim(b->p, x, 2);
@@ -401,18 +413,43 @@ void accel__back_from(accel__build *b, const accel__aside *kept) {
   b->in_head = kept->in_head;
 }
 
-accel__tensor accel__put_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token) {
+/* The row of `rows` that belongs to each token, any where it belongs to none; *here [T,1]: 1 where
+ * input_ids is `token`, else 0. */
+static accel__tensor rows_of_token(accel__build *b, accel__tensor rows, int64_t token,
+                                   accel__tensor *here) {
   accel__program *p = b->p;
   accel__dim one = accel__const_dim(p, 1);
-  accel__tensor here = is_token(b, token); /* [T] */
-  accel__tensor nth = accel__cumsum(b, accel__reshape(p, here, 2, (accel__dim[]){one, b->T}));
+  *here = is_token(b, token); /* [T] */
+  accel__tensor nth = accel__cumsum(b, accel__reshape(p, *here, 2, (accel__dim[]){one, b->T}));
   nth = accel__clamp(b, accel__affine(b, accel__reshape(p, nth, 1, &b->T), 1.0, -0.5), 0.0,
                      1e9); /* row + 1/2, cut to the row */
-  accel__tensor row = accel__gather(p, rows, accel__cast(b, nth, ACCEL_PLUGIN_I32));
-  here = accel__reshape(p, here, 2, (accel__dim[]){b->T, one});
+  *here = accel__reshape(p, *here, 2, (accel__dim[]){b->T, one});
+  return accel__gather(p, rows, accel__cast(b, nth, ACCEL_PLUGIN_I32));
+}
+
+accel__tensor accel__put_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token) {
+  accel__tensor here, row = rows_of_token(b, rows, token, &here);
   accel__attr where = ACCEL_I(KIND, ACCEL_PLUGIN_BINARY_WHERE);
-  return accel__node(p, ACCEL_PLUGIN_OP_BINARY, (accel__tensor[]){here, row, x}, 3, &where, 1, NULL,
-                     1);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_BINARY, (accel__tensor[]){here, row, x}, 3, &where, 1,
+                     NULL, 1);
+}
+
+accel__tensor accel__show_rows(accel__build *b, accel__tensor x, accel__tensor *features,
+                               int64_t token, accel__tensor (*look)(accel__build *b, void *user),
+                               void *user) {
+  if (*features < 0) {
+    const accel__aside kept = accel__step_aside(b);
+    *features = look(b, user);
+    accel__back_from(b, &kept);
+  }
+  return accel__put_rows(b, x, *features, token);
+}
+
+accel__tensor accel__plus_rows(accel__build *b, accel__tensor x, accel__tensor rows,
+                               int64_t token) {
+  accel__tensor here, row = rows_of_token(b, rows, token, &here);
+  row = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, row, here);
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, row);
 }
 
 accel__tensor accel__rows_at(accel__build *b, accel__tensor x, accel__tensor at) {
@@ -473,6 +510,8 @@ accel__tensor accel__pre_norm_block(accel__build *b, const accel__block *c, acce
   accel__tensor y = pre_norm(b, c, x, path, c->norm1);
   accel__tensor q = projection(b, c, y, path, 0), k = projection(b, c, y, path, 1),
                 v = projection(b, c, y, path, 2);
+  if (c->q_norm != NULL) q = accel__rms_layer(b, q, 1e-6, 0.0, "%s.%s", path, c->q_norm);
+  if (c->k_norm != NULL) k = accel__rms_layer(b, k, 1e-6, 0.0, "%s.%s", path, c->k_norm);
   if (c->rope != NULL) {
     q = accel__rope_rows(b, q, c->rope);
     k = accel__rope_rows(b, k, c->rope);

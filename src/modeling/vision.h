@@ -80,6 +80,11 @@ accel__tensor accel__planes_to_items(accel__build *b, accel__tensor x); /* [B,C,
 accel__tensor accel__items_to_rows(accel__build *b, accel__tensor x, const char *space);
 /* [B*S,C] -> [B,S,C], B = b->B */
 accel__tensor accel__rows_to_items(accel__build *b, accel__tensor x, accel__dim per_item);
+/* x of items x (groups * n)^2 x C, line by line, in any shape -> [items, groups^2, n * n * C]: n x n
+ * neighbours side by side, their lines behind one another (torch's PixelUnshuffle with columns
+ * last). */
+accel__tensor accel__join_patches(accel__build *b, accel__tensor x, accel__dim items,
+                                  accel__dim groups, int64_t n);
 /* [B,h*w,C] -> [B,C,h,w] */
 accel__tensor accel__items_to_planes(accel__build *b, accel__tensor x, accel__dim h, accel__dim w);
 accel__tensor accel__broadcast(accel__build *b, accel__tensor x, uint32_t rank,
@@ -125,6 +130,13 @@ void accel__back_from(accel__build *b, const accel__aside *kept);
 /* x [T,C] with its rows where input_ids is `token` replaced by those of `rows` [n,C], in order
  * (torch's masked_scatter). More such tokens than rows are an error when it runs. */
 accel__tensor accel__put_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token);
+/* The same with the rows that `look` makes of pictures, beside the language model: once, *features is
+ * -1 until then. */
+accel__tensor accel__show_rows(accel__build *b, accel__tensor x, accel__tensor *features,
+                               int64_t token, accel__tensor (*look)(accel__build *b, void *user),
+                               void *user);
+/* As accel__put_rows, with the rows added to those of x. */
+accel__tensor accel__plus_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token);
 /* [n] -> [1]: its last element */
 accel__tensor accel__reduce_last(accel__build *b, accel__tensor x);
 accel__tensor accel__affine(accel__build *b, accel__tensor x, double factor, double offset);
@@ -141,7 +153,8 @@ typedef struct accel__block {
   double eps, scale;
   bool qkv_bias, no_q_bias, no_k_bias, no_v_bias, o_bias, no_mlp_bias, causal;
   accel__activation act;
-  const char *gate; /* SwiGLU: act(gate) * up; NULL: act(up) */
+  const char *q_norm, *k_norm; /* RMS norms of whole rows of q and k, eps 1e-6; NULL none */
+  const char *gate;            /* SwiGLU: act(gate) * up; NULL: act(up) */
   /* the same in one [2*inner, hidden] weight, gate first, where the checkpoint has that; NULL:
    * never */
   const char *fused_gate;

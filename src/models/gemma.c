@@ -28,6 +28,7 @@ accel_status accel__gemma_read(accel__build *b, accel__decoder *c) {
       ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
       ACCEL_FIELD_BOOL("use_bidirectional_attention", &c->bidirectional)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  if (b->images.blocks) c->bidirectional = false; /* PaliGemma: the prefix alone */
   if (c->bidirectional)
     return accel__refuse(b, "field 'use_bidirectional_attention': true is not supported");
   c->o_bias = c->qkv_bias;

@@ -37,6 +37,7 @@ accel_status accel__gemma2_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(accel__gemma_read_rest(b, c));
+  if (b->images.blocks) c->bidirectional = false; /* PaliGemma: the prefix alone */
   if (c->bidirectional)
     return accel__refuse(b, "field 'use_bidirectional_attention': true is not supported");
   ACCEL_TRY(accel__decoder_read_window(b, c));

@@ -60,6 +60,23 @@ accel_status accel__language_read(accel__build *b, const char *type, accel__lang
                        known);
 }
 
+static const accel__rename newest[] = {{"vision_tower.vision_model.", "model.vision_tower."},
+                                       {"multi_modal_projector.", "model.multi_modal_projector."},
+                                       {"language_model.model.", "model.language_model."},
+                                       {"image_newline", "model.image_newline"},
+                                       {NULL, NULL}};
+static const accel__rename short_tower[] = {{"vision_tower.vision_model.", "vision_tower."},
+                                            {NULL, NULL}};
+static const accel__rename newer[] = {{"vision_tower.", "model.vision_tower."},
+                                      {"lm_head.", "language_model.lm_head."},
+                                      {NULL, NULL}};
+
+void accel__language_spellings(accel__build *b) {
+  b->spelling[0] = newest;
+  b->spelling[1] = newer;
+  b->spelling[2] = short_tower;
+}
+
 void accel__language_tie(accel__language *l, bool tied) {
   bool *own = l->gpt != NULL ? &l->gpt->tied : &l->decoder->tied;
   *own = *own || tied;

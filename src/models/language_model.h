@@ -14,6 +14,9 @@ typedef struct accel__language {
 /* Defaults and fields of the class `type` ("llama") from b->config; another type is refused by
  * name. No soft cap, factor or bias of logits: they belong to the class's own head. */
 accel_status accel__language_read(accel__build *b, const char *type, accel__language *l);
+/* Names of LLaVA and its kin, canonically "vision_tower.vision_model.", "multi_modal_projector." and
+ * "language_model.model.": what transformers 5 writes in their places. */
+void accel__language_spellings(accel__build *b);
 /* Ties the vocabulary head to the embeddings where the class's own config does not. */
 void accel__language_tie(accel__language *l, bool tied);
 /* Inputs, layers, heads, entries.  b->see has the embedded tokens. */

@@ -28,17 +28,6 @@ typedef struct llava {
   accel__tensor features; /* rows [images*patches, hidden of the text] */
 } llava;
 
-static const accel__rename newest[] = {{"vision_tower.vision_model.", "model.vision_tower."},
-                                       {"multi_modal_projector.", "model.multi_modal_projector."},
-                                       {"language_model.model.", "model.language_model."},
-                                       {"image_newline", "model.image_newline"},
-                                       {NULL, NULL}};
-static const accel__rename short_tower[] = {{"vision_tower.vision_model.", "vision_tower."},
-                                            {NULL, NULL}};
-static const accel__rename newer[] = {{"vision_tower.", "model.vision_tower."},
-                                      {"lm_head.", "language_model.lm_head."},
-                                      {NULL, NULL}};
-
 /* vision_feature_layer: one index or several, negative ones from the end. */
 static accel_status read_layers(accel__build *b, llava *m) {
   const accel__json *field = accel__json_get(b->config, "vision_feature_layer"), *list = NULL;
@@ -358,9 +347,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   if (m == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   m->features = -1;
   m->next = strncmp(architecture, "LlavaNext", 9) == 0;
-  b.spelling[0] = newest;
-  b.spelling[1] = newer;
-  b.spelling[2] = short_tower;
+  accel__language_spellings(&b);
   if (!m->next) model->args = args;
   ACCEL_TRY(read_config(&b, m));
   b.images.merge = merge_images;

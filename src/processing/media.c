@@ -43,20 +43,32 @@ static accel_status taken(const accel_tensor *items, uint32_t n, accel_tensors *
 }
 
 accel_status accel__image_tensors(const accel__image_processor *p, const accel__image *images,
-                                  uint32_t n, accel__pool *pool, accel_tensors **out) {
+                                  uint32_t n, accel__pool *pool, accel__picture_parts *parts,
+                                  accel_tensors **out) {
   accel__pixels px;
   ACCEL_TRY(accel__pixels_of(p, images, n, pool, &px));
   accel_tensor item[4] = {
       {.name = "pixel_values", .dtype = ACCEL_F32, .rank = px.rank, .data = px.values}};
   uint32_t k = 1;
   memcpy(item[0].dim, px.dim, px.rank * sizeof *px.dim);
-  if (px.mask)
+  if (px.mask && px.rank == 5)
+    item[k++] = (accel_tensor){"pixel_attention_mask",
+                               ACCEL_I64,
+                               4,
+                               {px.dim[0], px.dim[1], px.dim[3], px.dim[4]},
+                               px.mask};
+  else if (px.mask)
     item[k++] =
         (accel_tensor){"pixel_mask", ACCEL_I64, 3, {px.dim[0], px.dim[2], px.dim[3]}, px.mask};
+  for (uint32_t i = 0; parts && i < n; i++)
+    parts[i] = px.parts ? px.parts[i] : (accel__picture_parts){.n = 1};
   if (px.grid) item[k++] = (accel_tensor){"image_grid_thw", ACCEL_I64, 2, {px.images, 3}, px.grid};
   if (px.sizes) item[k++] = (accel_tensor){"image_sizes", ACCEL_I64, 2, {px.images, 2}, px.sizes};
   accel_status status = taken(item, k, out);
-  if (status != ACCEL_OK) accel__pixels_free(&px);
+  if (status == ACCEL_OK)
+    free(px.parts); /* the tensors have taken the rest */
+  else
+    accel__pixels_free(&px);
   return status;
 }
 
@@ -114,7 +126,7 @@ static accel_status images_of(const char *directory, const accel_preprocess_para
     status = accel__media_image(&params->images[i], &images[i]);
   if (status == ACCEL_OK) {
     p.rounding = params->pillow ? ACCEL__ROUND_PILLOW : ACCEL__ROUND_TORCH;
-    status = accel__image_tensors(&p, images, params->n_images, pool, out);
+    status = accel__image_tensors(&p, images, params->n_images, pool, NULL, out);
   }
   for (uint32_t i = 0; images && i < params->n_images; i++) accel__image_free(&images[i]);
   free(images);

@@ -12,9 +12,11 @@ accel_status accel__media_image(const accel_media *media, accel__image *out);
 accel_status accel__media_sound(const accel_media *media, uint32_t rate, double most,
                                 accel__sound *out);
 
-/* pixel_values and what goes with them. */
+/* pixel_values and what goes with them; parts[n], which may be NULL: in how many parts each picture
+ * is there. */
 accel_status accel__image_tensors(const accel__image_processor *p, const accel__image *images,
-                                  uint32_t n, accel__pool *pool, accel_tensors **out);
+                                  uint32_t n, accel__pool *pool, accel__picture_parts *parts,
+                                  accel_tensors **out);
 /* input_features or input_values and what goes with them. */
 accel_status accel__sound_tensors(const accel__audio_processor *p, const accel__sound *sounds,
                                   uint32_t n, const accel__audio_options *options,

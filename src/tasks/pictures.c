@@ -26,7 +26,8 @@ accel_status accel__picture_run(const accel__picture_job *job, const accel_media
   ACCEL_TRY(accel__media_image(media, &image));
   side[0] = image.height;
   side[1] = image.width;
-  accel_status status = accel__image_tensors(&job->processor, &image, 1, job->ep->ctx->pool, &in);
+  accel_status status =
+      accel__image_tensors(&job->processor, &image, 1, job->ep->ctx->pool, NULL, &in);
   accel__image_free(&image);
   if (status == ACCEL_OK) {
     accel_tensor item[8];

@@ -54,6 +54,7 @@ typedef struct prompts {
   accel__ids *decoder;   /* [rows] what the decoder begins with; none: its start token */
   accel_tensor **tensor; /* [rows][n_tensors] dims [1, ...] */
   uint32_t n_tensors;
+  bool causal; /* no token types say otherwise */
 } prompts;
 
 static accel_status check_tensor(const accel__golden *g, const accel_tensor *t,
@@ -179,11 +180,17 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
                      *decoder = ep->model->is_encoder_decoder && ids
                                     ? accel__find_tensor(&g->inputs, "decoder_input_ids")
                                     : NULL;
+  bool typed = false;
   for (uint32_t i = 0; i < g->inputs.n; i++) {
     const accel_tensor *t = &g->inputs.item[i];
     bool taken = accel__takes_whole(ep, t->name);
-    if (ids && ids->rank == 2 && ep->model->image_tokens &&
-        ep->model->image_tokens->mrope_positions && !strcmp(t->name, "mm_token_type_ids")) {
+    const accel__image_tokens *image_tokens = ep->model->image_tokens;
+    const bool blocks = image_tokens && image_tokens->blocks != ACCEL__BLOCKS_NONE &&
+                        !strcmp(t->name, "token_type_ids"),
+               places = image_tokens && image_tokens->mrope_positions &&
+                        !strcmp(t->name, "mm_token_type_ids");
+    if (ids && ids->rank == 2 && (blocks || places)) {
+      typed |= blocks;
       ACCEL_TRY(accel__check_token_types(ep, ids, t));
       continue;
     }
@@ -196,7 +203,8 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: tensor 'in.input_ids' is missing", g->path);
   if (any->rank < 1 || any->dim[0] < 1 || any->dim[0] > INT32_MAX)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.%s' has no rows", g->path, any->name);
-  *out = (prompts){.rows = any->dim[0], .width = ids && ids->rank == 2 ? ids->dim[1] : 0};
+  *out = (prompts){
+      .rows = any->dim[0], .causal = !typed, .width = ids && ids->rank == 2 ? ids->dim[1] : 0};
   out->ids = accel__arena_array(arena, (size_t)out->rows, sizeof *out->ids);
   out->padding = accel__arena_array(arena, (size_t)out->rows, sizeof *out->padding);
   out->tensor = accel__arena_array(arena, (size_t)out->rows, sizeof *out->tensor);
@@ -264,7 +272,7 @@ static accel_status run(accel_endpoint *ep, const accel__golden *g,
   uint32_t n = (uint32_t)p.rows;
   if (!(requests = calloc(n, sizeof *requests))) return accel__no_memory(n * sizeof *requests);
   for (uint32_t i = 0; i < n; i++) {
-    const accel__encoder_input prompt = {p.ids[i], p.tensor[i], p.n_tensors};
+    const accel__encoder_input prompt = {p.ids[i], p.tensor[i], p.n_tensors, p.causal};
     requests[i].input.padding = p.padding[i];
     if (p.decoder[i].n)
       ACCEL_GOTO(

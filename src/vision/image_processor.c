@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/json.h"
+#include "vision/picture_parts.h"
 
 #define CLIP \
   .mean = {0.48145466, 0.4578275, 0.40821073}, .std = {0.26862954, 0.26130258, 0.27577711}
@@ -25,6 +26,7 @@
   .layout = ACCEL__LAYOUT_PATCHES, .min_pixels = 56 * 56, .max_pixels = 28 * 28 * 1280, \
   .patch_size = 14, .merge_size = 2, .temporal_patch = 2
 #define WHITE .do_convert_rgb = true
+#define SPLIT .layout = ACCEL__LAYOUT_SPLIT, .do_pad = true, .splits = true, .frame = 364
 #define PINPOINTS \
   .n_pinpoints = 5, .pinpoint = {{336, 672}, {672, 336}, {672, 672}, {1008, 336}, {336, 1008}}
 
@@ -64,6 +66,16 @@ static const struct known {
       .layout = ACCEL__LAYOUT_PADDED}},
     {"Yolos", false, {RESIZED(BILINEAR, LONG_EDGE), IMAGENET, PADDED, .multiples = true}},
     {"Qwen2VL", false, {RESIZED(BICUBIC, {0}), CLIP, WHITE, PATCHED}},
+    {"Gemma3",
+     true,
+     {RESIZED(BILINEAR, SIDES(224)), HALVES, WHITE, .layout = ACCEL__LAYOUT_CROPS,
+      .min_crop_size = 256, .max_crops = 4, .min_ratio = 1.2}},
+    {"GotOcr2",
+     true,
+     {RESIZED(BICUBIC, SIDES(384)), CLIP, WHITE, .layout = ACCEL__LAYOUT_GRID, .min_patches = 1,
+      .max_patches = 12}},
+    {"Idefics3", false, {RESIZED(LANCZOS, {.longest_edge = 4 * 364}), HALVES, WHITE, SPLIT}},
+    {"SmolVLM", false, {RESIZED(LANCZOS, {.longest_edge = 4 * 364}), HALVES, WHITE, SPLIT}},
 };
 enum { CLASSES = sizeof classes / sizeof *classes, MAX_SIDE = 65535 };
 
@@ -107,6 +119,13 @@ static accel_status class_for(const char *directory, const char **class_name) {
       {"llava_next", "LlavaNextImageProcessor"},
       {"qwen2_vl", "Qwen2VLImageProcessor"},
       {"qwen2_5_vl", "Qwen2VLImageProcessor"},
+      {"qwen3_vl", "Qwen2VLImageProcessor"},
+      {"qwen3_vl_moe", "Qwen2VLImageProcessor"},
+      {"gemma3", "Gemma3ImageProcessor"},
+      {"paligemma", "SiglipImageProcessor"},
+      {"idefics3", "Idefics3ImageProcessor"},
+      {"smolvlm", "SmolVLMImageProcessor"},
+      {"internvl", "GotOcr2ImageProcessor"},
   };
   return accel__json_usual_class(directory, usual, sizeof usual / sizeof *usual, class_name);
 }
@@ -124,7 +143,8 @@ static accel_status class_of(const accel__json_file *file, const accel__json *at
                      "%s: image_processor_type '%s' is not supported; known: ViT, DeiT, Bit, CLIP, "
                      "Siglip, Blip, ConvNext, "
                      "Segformer, DINOv3ViT, DPT, Llava, LlavaNext, "
-                     "VideoMAE, Detr, RTDetr, Yolos, Qwen2VL (ImageProcessor)",
+                     "VideoMAE, Detr, RTDetr, Yolos, Qwen2VL, Gemma3, GotOcr2, Idefics3, SmolVLM "
+                     "(ImageProcessor)",
                      file->name, type);
 }
 
@@ -151,9 +171,9 @@ static bool is_null(const accel__json *at, const char *key) {
   return cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(at, key));
 }
 
-/* A number, a pair (height, width), or an object. */
+/* A number, a pair (height, width), or an object; longest: longest_edge alone will do. */
 static accel_status read_size(const accel__json_file *file, const accel__json *at, const char *key,
-                              bool square, int64_t max_size, accel__size *out) {
+                              bool square, bool longest, int64_t max_size, accel__size *out) {
   const accel__json *v = accel__json_get(at, key);
   accel__size size = {0};
   if (!v) return ACCEL_OK;
@@ -178,7 +198,8 @@ static accel_status read_size(const accel__json_file *file, const accel__json *a
     ACCEL_TRY(read_side(file, v, "max_height", &size.max_height));
     ACCEL_TRY(read_side(file, v, "max_width", &size.max_width));
   }
-  if (!(size.height && size.width) && !size.shortest_edge && !(size.max_height && size.max_width))
+  if (!(size.height && size.width) && !size.shortest_edge && !(size.max_height && size.max_width) &&
+      !(longest && size.longest_edge))
     return bad_size(file, key);
   *out = size;
   return ACCEL_OK;
@@ -258,6 +279,43 @@ static accel_status read_multiples(const accel__json_file *file, const accel__js
       "give size_divisor, or set do_pad to false");
 }
 
+/* An integer from 1 that is left as it is where the field is null. */
+static accel_status read_count(const accel__json_file *file, const accel__json *at, const char *key,
+                               int32_t *io) {
+  return is_null(at, key) ? ACCEL_OK : read_side(file, at, key, io);
+}
+
+/* What cuts pictures into parts; Gemma 3's fields may be null, which its processor fills in. */
+static accel_status read_parts(const accel__json_file *file, const accel__json *at,
+                               accel__image_processor *p) {
+  int32_t size = (int32_t)p->min_crop_size, most = (int32_t)p->max_crops;
+  const accel__json *frame = NULL;
+  const char *const flag = p->layout == ACCEL__LAYOUT_CROPS  ? "do_pan_and_scan"
+                           : p->layout == ACCEL__LAYOUT_GRID ? "crop_to_patches"
+                                                             : "do_image_splitting";
+  if (is_null(at, flag)) p->splits = false;
+  ACCEL_TRY(accel__json_bool(file, at, flag, &p->splits));
+  ACCEL_TRY(read_count(file, at, "pan_and_scan_min_crop_size", &size));
+  ACCEL_TRY(read_count(file, at, "pan_and_scan_max_num_crops", &most));
+  if (!is_null(at, "pan_and_scan_min_ratio_to_activate"))
+    ACCEL_TRY(accel__json_number(file, at, "pan_and_scan_min_ratio_to_activate", &p->min_ratio));
+  p->min_crop_size = size;
+  p->max_crops = most;
+  ACCEL_TRY(read_count(file, at, "min_patches", &p->min_patches));
+  ACCEL_TRY(read_count(file, at, "max_patches", &p->max_patches));
+  ACCEL_TRY(accel__json_object(file, at, "max_image_size", &frame));
+  ACCEL_TRY(read_side(file, frame, "longest_edge", &p->frame));
+  p->do_center_crop = false;
+  if (p->layout == ACCEL__LAYOUT_SPLIT ? p->size.shortest_edge && !p->size.longest_edge
+                                       : !(p->size.height && p->size.width))
+    return accel__fail(ACCEL_ERROR_FORMAT, "%s: size must have %s", file->name,
+                       p->layout == ACCEL__LAYOUT_SPLIT ? "longest_edge, or height and width"
+                                                        : "height and width");
+  if (p->min_patches <= p->max_patches && p->max_patches <= 1024) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: min_patches is %d, max_patches %d", file->name,
+                     p->min_patches, p->max_patches);
+}
+
 static accel_status read_fields(const accel__json_file *file, const accel__json *at, bool square,
                                 accel__image_processor *p) {
   const struct {
@@ -284,12 +342,14 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
   if (p->layout == ACCEL__LAYOUT_PATCHES)
     ACCEL_TRY(read_patches(file, at, p));
   else
-    ACCEL_TRY(read_size(file, at, "size", square, max_size, &p->size));
+    ACCEL_TRY(
+        read_size(file, at, "size", square, p->layout == ACCEL__LAYOUT_SPLIT, max_size, &p->size));
   if (p->multiple_of) ACCEL_TRY(read_multiples(file, at, p));
+  if (accel__has_parts(p)) ACCEL_TRY(read_parts(file, at, p));
   if (is_null(at, "size") && p->layout != ACCEL__LAYOUT_PADDED) p->size = (accel__size){0};
   if (is_null(at, "crop_size")) p->crop_size = (accel__size){0};
-  ACCEL_TRY(read_size(file, at, "crop_size", true, 0, &p->crop_size));
-  ACCEL_TRY(read_size(file, at, "pad_size", true, 0, &p->pad_size));
+  ACCEL_TRY(read_size(file, at, "crop_size", true, false, 0, &p->crop_size));
+  ACCEL_TRY(read_size(file, at, "pad_size", true, false, 0, &p->pad_size));
   ACCEL_TRY(accel__json_number(file, at, "rescale_factor", &p->rescale_factor));
   ACCEL_TRY(accel__json_number(file, at, "crop_pct", &p->crop_pct));
   ACCEL_TRY(read_channels(file, at, "image_mean", p->mean));
@@ -309,7 +369,7 @@ static accel_status check(const accel__json_file *file, const accel__image_proce
                        p->do_center_crop ? "do_center_crop" : "resample 0");
   const accel__size *z = &p->size;
   if (p->do_resize && p->layout != ACCEL__LAYOUT_PATCHES && !z->shortest_edge && !z->height &&
-      !z->max_height)
+      !z->max_height && !(p->layout == ACCEL__LAYOUT_SPLIT && z->longest_edge))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: do_resize is set, but size is null", file->name);
   if (p->multiple_of && p->do_resize && !(z->height && z->width))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: size must have height and width", file->name);

@@ -34,7 +34,14 @@ typedef enum accel__layout {
   ACCEL__LAYOUT_TILES, /* LLaVA-Next: pixel_values [n, tiles, 3, H, W] and image_sizes [n, 2] */
   /* Qwen2-VL: pixel_values [patches of all pictures, 3 * temporal_patch * patch * patch] and
    * image_grid_thw [n, 3]; patches that merge stand together */
-  ACCEL__LAYOUT_PATCHES
+  ACCEL__LAYOUT_PATCHES,
+  /* Gemma 3: pixel_values [parts, 3, H, W], with pan and scan each picture and crops of it */
+  ACCEL__LAYOUT_CROPS,
+  /* GotOcr2, of InternVL: pixel_values [parts, 3, H, W], the tiles of each picture and itself */
+  ACCEL__LAYOUT_GRID,
+  /* Idefics3, SmolVLM: pixel_values [1, parts, 3, side, side], the frames of each picture and
+   * itself; with do_pad pixel_attention_mask [1, parts, side, side] */
+  ACCEL__LAYOUT_SPLIT
 } accel__layout;
 
 enum { ACCEL__MAX_PINPOINTS = 256 };
@@ -65,6 +72,13 @@ typedef struct accel__image_processor {
   accel__filter filter;
   accel__rounding rounding; /* ACCEL__ROUND_TORCH unless the caller changes it */
   double rescale_factor, mean[3], std[3], crop_pct;
+  /* do_pan_and_scan, crop_to_patches, do_image_splitting: of CROPS, GRID, SPLIT */
+  bool splits;
+  int64_t min_crop_size,
+      max_crops;    /* CROPS: pan_and_scan_min_crop_size, pan_and_scan_max_num_crops */
+  double min_ratio; /* CROPS: pan_and_scan_min_ratio_to_activate */
+  int32_t min_patches, max_patches;                       /* GRID */
+  int32_t frame;                                          /* SPLIT: max_image_size.longest_edge */
   int32_t n_pinpoints, pinpoint[ACCEL__MAX_PINPOINTS][2]; /* LLaVA-Next: height, width */
 } accel__image_processor;
 
@@ -72,6 +86,13 @@ typedef struct accel__image_processor {
  * ACCEL_ERROR_FORMAT names file and field; an image_processor_type that is not known is
  * ACCEL_ERROR_UNSUPPORTED by name. */
 accel_status accel__image_processor_load(const char *directory, accel__image_processor *out);
+
+/* In how many parts a picture is handed on, and rows and columns of those that are cut out of it; 0:
+ * it is whole. */
+typedef struct accel__picture_parts {
+  uint32_t n;
+  int32_t rows, cols;
+} accel__picture_parts;
 
 /* The tensors of one call; all arrays are row-major and owned. */
 typedef struct accel__pixels {
@@ -82,6 +103,7 @@ typedef struct accel__pixels {
   /* LLaVA-Next: image_sizes [n, 2]: height, width of the pictures as given; NULL: none */
   int64_t *sizes;
   int64_t *grid; /* Qwen2-VL: image_grid_thw [n, 3]: patches in time, height, width; NULL: none */
+  accel__picture_parts *parts; /* [images] of CROPS, GRID and SPLIT; NULL: one each */
   uint32_t images;
 } accel__pixels;
 /* The tensors of n pictures, which are left as they are.  The pool's threads share the resizing

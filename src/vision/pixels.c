@@ -5,6 +5,7 @@
 
 #include "core/block_cache.h"
 #include "vision/image_processor.h"
+#include "vision/picture_parts.h"
 #include "vision/resize_kernels.h"
 
 typedef accel__image_processor processor;
@@ -438,7 +439,8 @@ static accel_status stacked(const processor *p, const accel__image *images, uint
                             accel__pixels *out) {
   int64_t height = 0, width = 0;
   levels level;
-  const bool masked = p->layout == ACCEL__LAYOUT_PADDED && p->do_pad,
+  const bool split = p->layout == ACCEL__LAYOUT_SPLIT,
+             masked = (split || p->layout == ACCEL__LAYOUT_PADDED) && p->do_pad,
              frames = p->layout == ACCEL__LAYOUT_FRAMES;
   const bool padded = p->do_pad && !p->pad_square && !p->multiple_of;
   const int64_t divisor = p->do_pad && p->multiple_of ? p->divisor : 1;
@@ -459,9 +461,9 @@ static accel_status stacked(const processor *p, const accel__image *images, uint
                 left = (divisor - width % divisor) % divisor / 2;
   height = (height + divisor - 1) / divisor * divisor;
   width = (width + divisor - 1) / divisor * divisor;
-  out->rank = frames ? 5 : 4;
+  out->rank = frames || split ? 5 : 4;
   memcpy(out->dim,
-         frames ? (int64_t[5]){1, n, 3, height, width} : (int64_t[5]){n, 3, height, width},
+         frames || split ? (int64_t[5]){1, n, 3, height, width} : (int64_t[5]){n, 3, height, width},
          sizeof out->dim);
   bool fill = true;
   for (uint32_t i = 0; i < n; i++) fill &= images[i].height == height && images[i].width == width;
@@ -483,6 +485,20 @@ static accel_status stacked(const processor *p, const accel__image *images, uint
   return ACCEL_OK;
 }
 
+/* The parts of pictures, as if they were pictures of their own. */
+static accel_status parted(const processor *p, const accel__image *images, uint32_t n,
+                           accel__pool *pool, accel__pixels *out) {
+  accel__image *part = NULL;
+  uint32_t parts = 0;
+  out->parts = malloc((size_t)n * sizeof *out->parts);
+  if (!out->parts) return accel__no_memory((size_t)n * sizeof *out->parts);
+  ACCEL_TRY(accel__cut_parts(p, images, n, pool, &part, &parts, out->parts));
+  accel_status status = stacked(p, part, parts, out);
+  for (uint32_t i = 0; i < parts; i++) accel__image_free(&part[i]);
+  free(part);
+  return status;
+}
+
 accel_status accel__pixels_of(const processor *p, const accel__image *images, uint32_t n,
                               accel__pool *pool, accel__pixels *out) {
   *out = (accel__pixels){.images = n};
@@ -493,11 +509,13 @@ accel_status accel__pixels_of(const processor *p, const accel__image *images, ui
   for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
     shaped[i] = view(&images[i]);
     status = key_to_white(p, &shaped[i]);
-    if (status == ACCEL_OK && p->layout != ACCEL__LAYOUT_TILES && !p->scales_first)
+    if (status == ACCEL_OK && p->layout != ACCEL__LAYOUT_TILES && !p->scales_first &&
+        !accel__has_parts(p))
       status = shape(p, &shaped[i], pool);
   }
   if (status == ACCEL_OK)
-    status = p->scales_first                      ? scaled_first(p, shaped, n, out)
+    status = accel__has_parts(p)                  ? parted(p, shaped, n, pool, out)
+             : p->scales_first                    ? scaled_first(p, shaped, n, out)
              : p->layout == ACCEL__LAYOUT_TILES   ? tiled(p, shaped, n, pool, out)
              : p->layout == ACCEL__LAYOUT_PATCHES ? patched(p, shaped, n, out)
                                                   : stacked(p, shaped, n, out);
@@ -512,5 +530,6 @@ void accel__pixels_free(accel__pixels *px) {
   accel__block_free(px->mask);
   free(px->sizes);
   free(px->grid);
+  free(px->parts);
   *px = (accel__pixels){0};
 }

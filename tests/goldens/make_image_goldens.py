@@ -193,6 +193,14 @@ def main():
     processor("qwen2_vl_plain", t.Qwen2VLImageProcessor(size={"shortest_edge": 256, "longest_edge": 1200}, temporal_patch_size=1, do_normalize=False, do_rescale=False, **blocks), odd[:2])
     processor("qwen2_vl_old", t.Qwen2VLImageProcessor(), odd[:3], {"image_processor_type": "Qwen2VLImageProcessorFast", "min_pixels": 100, "max_pixels": 900, "patch_size": 3, "merge_size": 3, "temporal_patch_size": 3,
               "image_mean": [0.48145466, 0.4578275, 0.40821073], "image_std": [0.26862954, 0.26130258, 0.27577711], "size": {"max_pixels": 9, "min_pixels": 1}})
+    long = [(41, 30), (10, 50), (64, 13), (33, 33)]
+    processor("gemma3", t.Gemma3ImageProcessor(size=side), two)
+    processor("gemma3_crops", t.Gemma3ImageProcessor(size=side, do_pan_and_scan=True, pan_and_scan_min_crop_size=7, pan_and_scan_max_num_crops=3, pan_and_scan_min_ratio_to_activate=1.3), long)
+    processor("got_ocr2", t.GotOcr2ImageProcessor(size=side), two)
+    processor("got_ocr2_tiles", t.GotOcr2ImageProcessor(size={"height": 12, "width": 12}, crop_to_patches=True, min_patches=2, max_patches=6), long)
+    processor("idefics3", t.Idefics3ImageProcessor(size={"longest_edge": 31}, max_image_size={"longest_edge": 14}), long)
+    processor("idefics3_whole", t.Idefics3ImageProcessor(size={"longest_edge": 31}, max_image_size={"longest_edge": 14}, do_image_splitting=False, do_pad=False, resample=2), two)
+    processor("smolvlm", t.SmolVLMImageProcessor(size={"longest_edge": 20}, max_image_size={"longest_edge": 20}, resample=3), long)
     processor("clip_padded", t.CLIPImageProcessor(), two, {"image_processor_type": "CLIPImageProcessor", "size": {"shortest_edge": 12}, "do_center_crop": None, "do_pad": True})
     processor("vit_pad_size", t.ViTImageProcessor(size=side, do_pad=True, pad_size={"height": 30, "width": 21}), two)
     processor("segformer_crop", t.SegformerImageProcessor(), two, {"image_processor_type": "SegformerImageProcessor", "size": 18, "do_center_crop": True, "crop_size": 9, "do_pad": True, "pad_size": 40})

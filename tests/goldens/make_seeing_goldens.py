@@ -175,14 +175,14 @@ SEEN = dict(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_atten
 SPEAKS = dict(vocab_size=len(WORDS), hidden_size=24, intermediate_size=27, num_hidden_layers=2, num_attention_heads=4, bos_token_id=1, eos_token_id=2, pad_token_id=0)
 
 
-def tokenizer(after="<s> $A", words=WORDS, special=("<image>",)):
+def tokenizer(after="<s> $A", words=WORDS, special=("<image>",), names=None):
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
     t = Tokenizer(models.WordLevel({w: i for i, w in enumerate(words)}, unk_token="<unk>"))
     t.normalizer = normalizers.Lowercase()
     t.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     t.post_processor = processors.TemplateProcessing(single=after, special_tokens=[("<s>", 1), ("</s>", 2)])
     return T.PreTrainedTokenizerFast(tokenizer_object=t, bos_token="<s>", eos_token="</s>", pad_token="<pad>", unk_token="<unk>", padding_side="left",
-                                     additional_special_tokens=list(special), extra_special_tokens={f"{s.strip('<|>').split('_pad')[0]}_token": s for s in special})
+                                     additional_special_tokens=list(special), extra_special_tokens=names or {f"{s.strip('<|>').split('_pad')[0]}_token": s for s in special})
 
 
 def clear(out, start, eos):
@@ -209,10 +209,10 @@ def talk(model, head, inputs, how, eos):
         return out if torch.equal(again, out.sequences) else None
 
 
-def ids_goldens(directory, model, head, make_inputs, eos, greedy=GREEDY, prefix=""):
+def ids_goldens(directory, model, head, make_inputs, eos, greedy=GREEDY, prefix="", beam=True):
     """golden.<Class>.<case>.safetensors of the first inputs whose tokens are clear."""
     lines = []
-    for case, how in (("greedy", greedy), ("beam", BEAM)):
+    for case, how in (("greedy", greedy), ("beam", BEAM))[:2 if beam else 1]:
         for attempt in range(200):
             torch.manual_seed(1000 + attempt)
             inputs = make_inputs()
@@ -248,7 +248,7 @@ def answers(model, processor, cases, eos, kind, how=GREEDY):
             inputs = processor.apply_chat_template([{"role": "user", "content": content}], add_generation_prompt=True, tokenize=True, return_dict=True, return_tensors="pt")
         else:
             inputs = processor(images=images, **({"text": text} if text else {}), return_tensors="pt")
-        inputs = {k: v for k, v in inputs.items() if k != "token_type_ids"}
+        inputs = {k: v for k, v in inputs.items() if k != "labels" and (k != "token_type_ids" or isinstance(processor, BLOCKS))}
         out = talk(model, None, inputs, how, eos)
         if out is None:
             continue
@@ -347,17 +347,21 @@ VL_TALK = ("{% for m in messages %}<|im_start|>{{ m['role'] }} {% for c in m['co
            "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant {% endif %}")
 
 
-def qwen2_vl(name, newer=False):
+def qwen2_vl(name, newer=False, third=False):
     at = {w: i for i, w in enumerate(VL_WORDS)}
     cls, make = (T.Qwen2_5_VLForConditionalGeneration, T.Qwen2_5_VLConfig) if newer else (T.Qwen2VLForConditionalGeneration, T.Qwen2VLConfig)
+    if third:
+        cls, make = T.Qwen3VLForConditionalGeneration, T.Qwen3VLConfig
     config = make(
         vision_config=dict(depth=3, hidden_size=24, out_hidden_size=32, num_heads=2, intermediate_size=29, patch_size=4, window_size=16, fullatt_block_indexes=[1]) if newer
+        else dict(depth=3, hidden_size=24, out_hidden_size=32, num_heads=2, intermediate_size=29, patch_size=4, num_position_embeddings=36, deepstack_visual_indexes=[0, 1]) if third
         else dict(depth=2, embed_dim=24, num_heads=2, hidden_size=32, mlp_ratio=2, patch_size=4),
         text_config={**SPEAKS, "vocab_size": len(VL_WORDS), "hidden_size": 32, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 512, "eos_token_id": at["<|im_end|>"],
-                     "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [1, 2, 1]}},
+                     "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0, "mrope_section": [1, 2, 1]}, **({"head_dim": 8} if third else {})},
         image_token_id=4, video_token_id=at["<|video_pad|>"], vision_start_token_id=at["<|vision_start|>"], vision_end_token_id=at["<|vision_end|>"])
     size = dict(size={"shortest_edge": 256, "longest_edge": 1000}, patch_size=4)
-    processor = (T.Qwen2_5_VLProcessor if newer else T.Qwen2VLProcessor)(T.Qwen2VLImageProcessor(**size), tokenizer("$A", VL_WORDS, VL_SPECIAL), T.Qwen2VLVideoProcessor(**size), chat_template=VL_TALK)
+    kind = T.Qwen3VLProcessor if third else T.Qwen2_5_VLProcessor if newer else T.Qwen2VLProcessor
+    processor = kind(T.Qwen2VLImageProcessor(**size), tokenizer("$A", VL_WORDS, VL_SPECIAL), (T.Qwen3VLVideoProcessor if third else T.Qwen2VLVideoProcessor)(**size), chat_template=VL_TALK)
     model = cls(config)
     model.generation_config = T.GenerationConfig(bos_token_id=1, eos_token_id=[at["<|im_end|>"], 2], pad_token_id=0)
     directory = save(name, model, processor)
@@ -383,11 +387,93 @@ def qwen2_vl(name, newer=False):
     return lines
 
 
+# ---- pictures that take more than their rows in the text: Gemma 3, PaliGemma, Idefics3, InternVL ----
+
+BLOCKS = (T.Gemma3Processor, T.PaliGemmaProcessor)
+
+
+def words_with(*special):
+    return [special[0] if w == "<image>" else w for w in WORDS] + list(special[1:])
+
+
+def shows(name, cls, config, processor, words, place, talks=True, beam=True):
+    """One model: generate's ids for prompts with several pictures, answers, and plain prompts; place: what stands for a picture."""
+    model = cls(config)
+    model.generation_config = T.GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0)
+    directory = save(name, model, processor)
+    model = load(directory, cls)
+
+    def inputs():
+        from PIL import Image
+        import numpy as np
+        noise = np.random.default_rng(int(torch.randint(1 << 30, (1,))))
+        images = [[Image.fromarray(noise.integers(0, 255, (*side, 3), dtype=np.uint8)) for side in row] for row in (((15, 37), (50, 22)), ((30, 31),))]
+        word = lambda: " ".join(words[i] for i in torch.randint(11, len(WORDS), (3,)))
+        made = processor(images=images, text=[f"{place} {place} {word()}" if not talks else f"{word()} {place} {word()} {place} {word()}", f"{place} {word()}"], padding=True, return_tensors="pt")
+        return {k: v for k, v in made.items() if k != "labels" and (k != "token_type_ids" or isinstance(processor, BLOCKS))}
+
+    lines = ids_goldens(directory, model, model.lm_head, inputs, 2, beam=beam)
+    asked = [("what is this ?", PICTURES[:1]), ("is the cat red ?", PICTURES[1:2]), ("how many ?", PICTURES[2:4]), ("what is the sea ?", PICTURES[3:])]
+    questions = answers(model, processor, asked if talks else [(t, f[:1]) for t, f in asked], 2, "question")
+    plain = answers(model, processor, [(f"{place} and the", PICTURES[:1]), (f"{place} {place} small old cat", PICTURES[1:3]), (f"{place} the road", PICTURES[3:])], 2, "text")
+    write(directory, cases=questions, plain=plain)
+    return lines
+
+
+def talk_with(place):
+    return TALK.replace("<image>", place)
+
+
+def gemma3(name):
+    special = ("<image_soft_token>", "<start_of_image>", "<end_of_image>")
+    words = words_with(*special)
+    text = {**SPEAKS, "vocab_size": len(words), "num_hidden_layers": 3, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 512, "sliding_window": 11, "query_pre_attn_scalar": 8,
+            "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]}
+    config = T.Gemma3Config(text_config=text, vision_config={**SEEN, "image_size": 20, "vision_use_head": False}, mm_tokens_per_image=4, image_token_index=4, boi_token_index=words.index(special[1]),
+                            eoi_token_index=words.index(special[2]))
+    names = dict(zip(("image_token", "boi_token", "eoi_token"), special))
+    processor = T.Gemma3Processor(T.Gemma3ImageProcessor(size={"height": 20, "width": 20}, do_pan_and_scan=True, pan_and_scan_min_crop_size=4), tokenizer("<s> $A", words, special, names),
+                                  chat_template=talk_with(special[1]), image_seq_length=4)
+    # scores are small differences of large logits, which narrow precisions do not keep
+    return shows(name, T.Gemma3ForConditionalGeneration, config, processor, words, special[1], beam=False)
+
+
+def paligemma(name):
+    text = {"model_type": "gemma2", **SPEAKS, "num_key_value_heads": 2, "head_dim": 8, "max_position_embeddings": 512, "sliding_window": 6, "query_pre_attn_scalar": 8}
+    config = T.PaliGemmaConfig(text_config=text, vision_config={**SEEN, "vision_use_head": False}, image_token_index=4, projection_dim=24, hidden_size=24)
+    looks = T.SiglipImageProcessor(size={"height": 20, "width": 20}, image_seq_length=16)
+    processor = T.PaliGemmaProcessor(looks, tokenizer("$A", names={"image_token": "<image>"}))
+    return shows(name, T.PaliGemmaForConditionalGeneration, config, processor, WORDS, "<image>", False)
+
+
+def idefics3(name):
+    special = ("<image>", "<fake_token_around_image>", "<global-img>", *(f"<row_{r}_col_{c}>" for r in (1, 2, 3) for c in (1, 2, 3)))
+    words = words_with(*special) + ["<end_of_utterance>"]
+    text = {"model_type": "llama", **SPEAKS, "vocab_size": len(words), "num_key_value_heads": 2, "max_position_embeddings": 512}
+    config = T.Idefics3Config(text_config=text, vision_config={**SEEN, "image_size": 20, "patch_size": 5}, image_token_id=4, scale_factor=2)
+    looks = T.Idefics3ImageProcessor(size={"longest_edge": 44}, max_image_size={"longest_edge": 20}, resample=3)
+    processor = T.Idefics3Processor(looks, tokenizer("<s> $A", words, special), image_seq_len=4, chat_template=TALK)
+    return shows(name, T.Idefics3ForConditionalGeneration, config, processor, words, "<image>", beam=False)  # its pixels are many
+
+
+def internvl(name):
+    special = ("<IMG_CONTEXT>", "<img>", "</img>", "<video>")
+    words = words_with(*special)
+    text = {"model_type": "qwen2", **SPEAKS, "vocab_size": len(words), "num_key_value_heads": 2, "max_position_embeddings": 512}
+    vision = dict(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=3, image_size=[20, 20], patch_size=[5, 5])
+    config = T.InternVLConfig(text_config=text, vision_config=vision, image_token_id=4, image_seq_length=4)
+    names = dict(zip(("context_image_token", "start_image_token", "end_image_token", "video_token"), special))
+    processor = T.InternVLProcessor(T.GotOcr2ImageProcessor(size={"height": 20, "width": 20}, max_patches=4), tokenizer("<s> $A", words, special, names), T.InternVLVideoProcessor(), image_seq_length=4,
+                                    chat_template=talk_with(special[0]))
+    return shows(name, T.InternVLForConditionalGeneration, config, processor, words, special[0])
+
+
 def main(wanted):
     torch.set_num_threads(1)
     T.logging.disable_progress_bar()
     kinds = {"segformer": segment, "detr_panoptic": segment_objects, "depth_anything": depth, "dpt": lambda n: depth(n, True), "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
-             "trocr": trocr, "trocr_deit": lambda n: trocr(n, True), "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True)}
+             "trocr": trocr, "trocr_deit": lambda n: trocr(n, True), "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True), "qwen3_vl": lambda n: qwen2_vl(n, third=True), "gemma3": gemma3, "paligemma": paligemma,
+             "idefics3": idefics3, "internvl": internvl}
     listing = FIXTURES / "models" / "goldens_seeing.list"
     lines = listing.read_text().splitlines() if listing.exists() else []
     for name, make in kinds.items():

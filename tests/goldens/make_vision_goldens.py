@@ -512,9 +512,148 @@ def qwen2_vl_fixtures():
                                        cases=[told("both", qwen_inputs("wide", wide, [[(8, 14)], [(4, 4), (2, 2)]]), cls=cls)])
 
 
+# ---- Qwen3-VL ----
+
+STACKS = dict(depth=3, hidden_size=24, out_hidden_size=32, num_heads=2, intermediate_size=29, patch_size=4, num_position_embeddings=30, deepstack_visual_indexes=[0, 2])
+
+
+def qwen3_config(sections, vision=None, kind=T.Qwen3VLConfig, **text):
+    root = {"tie_word_embeddings": text.pop("tie_word_embeddings", False)}
+    rope = {"rope_type": "default", "rope_theta": 10000.0, **({"mrope_section": sections, "mrope_interleaved": True} if sections else {})}
+    return kind(vision_config={**STACKS, **(vision or {})}, image_token_id=IMAGE, video_token_id=VIDEO, vision_start_token_id=BEGIN, vision_end_token_id=END, **root,
+                text_config={**SAYS, "head_dim": 16, "rope_parameters": rope, **text})
+
+
+def qwen3_vl_fixtures():
+    def told(name, inputs, cls="Qwen3VLForConditionalGeneration", rows="logits", **more):
+        return case(cls, name, inputs, mask={rows: inputs["attention_mask"]}, **more)
+
+    two = qwen_inputs("deep", STACKS, [[(4, 6), (2, 2)], [(6, 4)]], left=(1,))
+    given = {k: v for k, v in two.items() if k != "mm_token_type_ids"}
+    seed("interleaved")
+    given["position_ids"] = torch.randint(0, 40, (3, *two["input_ids"].shape))
+    yield "qwen3_vl", dict(config=qwen3_config([3, 3, 2]), prefixed=False, cases=[told("both", two, args=HIDDEN), told("wide", qwen_inputs("thin", STACKS, [[(2, 10)]])), told("placed", given)])
+    yield "qwen3_vl_base", dict(config=qwen3_config([4, 3, 1]), prefixed=False, dtype=torch.float16, cases=[told("both", two, "Qwen3VLModel", "last_hidden_state", args=HIDDEN)])
+    odd = {**STACKS, "depth": 2, "hidden_size": 12, "num_heads": 3, "patch_size": 3, "temporal_patch_size": 1, "spatial_merge_size": 3, "in_channels": 1, "hidden_act": "gelu",
+           "num_position_embeddings": 4, "deepstack_visual_indexes": [1, 0]}
+    three = qwen_inputs("deeper", odd, [[(3, 9)], [(6, 3), (3, 3), (9, 6)], [(3, 6)]], left=(0,))
+    yield "qwen3_vl_new_names", dict(config=qwen3_config(None, odd, attention_bias=True, tie_word_embeddings=True, num_hidden_layers=3, head_dim=20), prefixed=False, hub=False, cases=[told("three", three, args=HIDDEN)])
+    experts = dict(num_experts=5, num_experts_per_tok=2, moe_intermediate_size=8, mlp_only_layers=[1], num_hidden_layers=3)
+    for name, hub in (("qwen3_vl_moe", True), ("qwen3_vl_moe_new_names", False)):
+        yield name, dict(config=qwen3_config([3, 3, 2], None, T.Qwen3VLMoeConfig, **experts), prefixed=False, hub=hub, dtype=torch.bfloat16,
+                         cases=[told("both", two, "Qwen3VLMoeForConditionalGeneration")])
+
+
+# ---- Gemma 3, PaliGemma ----
+
+def rows_of(name, rows, width, left=(), low=3, high=50):
+    """input_ids and attention_mask; rows: for each sequence numbers of text tokens, and of image tokens as negative numbers."""
+    seed(name)
+    ids, mask = torch.zeros(len(rows), width, dtype=torch.long), torch.zeros(len(rows), width, dtype=torch.long)
+    for n, row in enumerate(rows):
+        text = torch.cat([torch.randint(low, high, (k,)) if k > 0 else torch.full((-k,), IMAGE) for k in row])
+        at = width - len(text) if n in left else 0
+        ids[n, at:at + len(text)] = text
+        mask[n, at:at + len(text)] = 1
+    return {"input_ids": ids, "attention_mask": mask}
+
+
+def gemma_fixtures():
+    speak = dict(vocab_size=61, hidden_size=24, intermediate_size=27, num_hidden_layers=3, num_attention_heads=4, num_key_value_heads=2, head_dim=8, max_position_embeddings=128, pad_token_id=0)
+    seen = {**SEEN, "image_size": 30, "vision_use_head": False}  # 6 x 6 patches
+
+    def told(cls, name, inputs, rows="logits", **more):
+        return case(cls, name, inputs, mask={rows: inputs["attention_mask"]}, **more)
+
+    def gemma3(window, tokens, vision=None, **text):
+        return T.Gemma3Config(text_config={**speak, "sliding_window": window, "layer_types": ["sliding_attention", "full_attention", "sliding_attention"], "query_pre_attn_scalar": 8, **text},
+                              vision_config={**seen, **(vision or {})}, mm_tokens_per_image=tokens, image_token_index=IMAGE, boi_token_index=57, eoi_token_index=56)
+
+    shown = rows_of("gemma", [[5, -9, 3], [2, -9, 1, -9, 2]], 25, left=(0,))
+    shown["token_type_ids"] = (shown["input_ids"] == IMAGE).long()
+    shown |= pixels("gemma", 3, 3, 30, 30)
+    plain = {k: v for k, v in shown.items() if k != "token_type_ids"}
+    cls = "Gemma3ForConditionalGeneration"
+    yield "gemma3_pictures", dict(config=gemma3(7, 9), prefixed=False, cases=[told(cls, "both", shown, args=HIDDEN), told(cls, "causal", plain)],
+                                  stored_as=lambda k: k.replace("vision_tower.", "vision_tower.vision_model."))
+    yield "gemma3_pictures_wide", dict(config=gemma3(40, 9), prefixed=False, dtype=torch.float16, cases=[told("Gemma3Model", "both", shown, "last_hidden_state")])
+    five = rows_of("five", [[1, -4, -4, 2]], 11)  # 5 x 5 patches: the last line and column are left out; two pictures without a token between them
+    five["token_type_ids"] = (five["input_ids"] == IMAGE).long()
+    five |= pixels("five", 2, 3, 25, 25)
+    yield "gemma3_pictures_new_names", dict(config=gemma3(3, 5, {"image_size": 25}, final_logit_softcapping=2.0), prefixed=False, hub=False, dtype=torch.bfloat16, cases=[told(cls, "both", five)])
+
+    def paligemma(text, vision=None, **root):
+        return T.PaliGemmaConfig(text_config={"model_type": text, **speak}, vision_config={**SEEN, "vision_use_head": False, **(vision or {})}, image_token_index=IMAGE, projection_dim=24, hidden_size=24, **root)
+
+    asked = rows_of("pali", [[-16, 4], [-16, 9]], 25, left=(0,))
+    asked |= {"token_type_ids": torch.zeros_like(asked["input_ids"]), **pixels("pali", 2, 3, 20, 20)}
+    answered = {**asked, "token_type_ids": (torch.arange(25) >= 21).long().expand(2, 25).clone()}
+    cls = "PaliGemmaForConditionalGeneration"
+    yield "paligemma", dict(config=paligemma("gemma"), prefixed=False, stored_as=lambda k: k.replace("vision_tower.", "vision_tower.vision_model."),
+                            cases=[told(cls, "prompt", asked, args=HIDDEN), told(cls, "answered", answered), told(cls, "causal", {k: v for k, v in asked.items() if k != "token_type_ids"})])
+    two = paligemma("gemma2")
+    two.text_config.sliding_window = 6
+    two.text_config.query_pre_attn_scalar = 8
+    yield "paligemma2", dict(config=two, prefixed=False, dtype=torch.float16, cases=[told(cls, "prompt", asked), told(cls, "answered", answered)])
+    # the image token lies behind the vocabulary
+    beyond = paligemma("gemma")
+    beyond.text_config.vocab_size = 58
+    yield "paligemma_new_names", dict(config=beyond, prefixed=False, hub=False, dtype=torch.bfloat16, cases=[told(cls, "prompt", asked)])
+
+
+# ---- Idefics3, SmolVLM, InternVL ----
+
+def tile_fixtures():
+    speak = dict(vocab_size=61, hidden_size=24, intermediate_size=27, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, pad_token_id=0)
+    sees = dict(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=3)
+
+    def told(cls, name, inputs, rows="logits", **more):
+        return case(cls, name, inputs, mask={rows: inputs["attention_mask"]}, **more)
+
+    def idefics(kind, side, patch, scale, text="llama", **more):
+        return getattr(T, f"{kind}Config")(text_config={"model_type": text, **speak}, vision_config={**sees, "image_size": side, "patch_size": patch}, image_token_id=IMAGE, scale_factor=scale, **more)
+
+    # 6 x 6 patches of which 3 x 3 join: 4 rows an image; the first prompt has one image and one of padding, in whose mask a part is hidden
+    inputs = rows_of("idefics", [[3, -4, 2], [1, -4, 2, -4, 1]], 13, left=(0,))
+    inputs |= {"pixel_values": torch.randn(2, 2, 3, 30, 30), "pixel_attention_mask": torch.ones(2, 2, 30, 30, dtype=torch.long)}
+    inputs["pixel_values"][0, 1] = 0
+    inputs["pixel_attention_mask"][0, 1] = 0
+    inputs["pixel_attention_mask"][1, 0, 21:, :] = 0
+    inputs["pixel_attention_mask"][1, 1, :, 10:] = 0
+    bare = {k: v for k, v in inputs.items() if k != "pixel_attention_mask"}
+    cls = "Idefics3ForConditionalGeneration"
+    yield "idefics3", dict(config=idefics("Idefics3", 30, 5, 3), prefixed=False, cases=[told(cls, "both", inputs, args=HIDDEN), told(cls, "bare", bare)])
+    yield "idefics3_base", dict(config=idefics("Idefics3", 40, 5, 3), prefixed=False, dtype=torch.float16, cases=[told("Idefics3Model", "smaller", inputs, "last_hidden_state")])
+    # tables of 25 lines, where torch's single precision gives ten of them their neighbours' rows
+    fine = rows_of("fine", [[2, -25, 3]], 30)
+    fine |= pixels("fine", 1, 1, 3, 50, 50)
+    fine["pixel_values"] = fine["pixel_values"].half().float()
+    yield "idefics3_fine", dict(config=idefics("Idefics3", 50, 2, 5), prefixed=False, dtype=torch.bfloat16, cases=[told(cls, "one", fine, skip=("image_hidden_states",))])
+    smol = rows_of("smol", [[2, -4, 3]], 9)
+    smol |= pixels("smol", 1, 1, 3, 28, 28)
+    yield "smolvlm", dict(config=idefics("SmolVLM", 28, 7, 2, tie_word_embeddings=True), prefixed=False, dtype=torch.bfloat16, cases=[told("SmolVLMForConditionalGeneration", "one", smol, skip=("image_hidden_states",))])
+
+    def internvl(text="qwen2", **more):
+        vision = {**sees, "image_size": [20, 20], "patch_size": [5, 5], **more.pop("vision", {})}
+        return T.InternVLConfig(text_config={"model_type": text, **speak}, vision_config=vision, image_token_id=IMAGE, image_seq_length=4, **more)
+
+    tiles = rows_of("tiles", [[3, -8, 2], [1, -4, 2]], 13, left=(0,))
+    tiles |= pixels("tiles", 3, 3, 20, 20)
+    cls = "InternVLForConditionalGeneration"
+    yield "internvl", dict(config=internvl(), prefixed=False, cases=[told(cls, "both", tiles, args=HIDDEN)])
+    more = dict(attention_bias=True, use_qk_norm=True, norm_type="rms_norm", use_mean_pooling=False, hidden_act="gelu_new", layer_norm_eps=1e-4)
+    yield "internvl_base", dict(config=internvl("llama", vision=more, projector_hidden_act="relu"), prefixed=False, dtype=torch.float16, cases=[told("InternVLModel", "both", tiles, "last_hidden_state")])
+    large = rows_of("large", [[3, -9, 2]], 14)
+    large |= pixels("large", 1, 3, 30, 30)
+    yield "internvl_new_names", dict(config=internvl(vision={"use_mean_pooling": False}, vision_feature_layer=1, tie_word_embeddings=False), prefixed=False, hub=False, dtype=torch.bfloat16,
+                                     cases=[told(cls, "large", large)])
+    yield "internvl_quarter", dict(config=internvl(downsample_ratio=0.25, vision={"use_absolute_position_embeddings": False, "image_size": 40, "use_mask_token": True}), prefixed=False,
+                                   dtype=torch.float16, cases=[told(cls, "both", {**rows_of("quarter", [[2, -4, 1]], 7), **pixels("q", 1, 3, 40, 40)})])
+
+
 def main():
     groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, table_fixtures, rt_detr_fixtures, yolos_fixtures, dinov2_fixtures, dinov3_fixtures, dpt_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
-              qwen2_vl_fixtures]
+              qwen2_vl_fixtures, qwen3_vl_fixtures, gemma_fixtures, tile_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
 

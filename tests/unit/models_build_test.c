@@ -72,6 +72,9 @@ static const struct {
      ",\"text_config\":{\"hidden_size\":12,\"num_attention_heads\":3,\"num_key_value_heads\":3}"},
     {"Qwen2VL", ",\"vision_config\":{\"hidden_size\":12}" SECTIONS},
     {"Qwen2_5_VL", ",\"vision_config\":{\"out_hidden_size\":12}" SECTIONS},
+    {"Gemma3", ",\"mm_tokens_per_image\":16"},
+    {"Qwen3VLMoe", ",\"vision_config\":{\"out_hidden_size\":2048}"},
+    {"Qwen3VL", ",\"vision_config\":{\"out_hidden_size\":4096}"},
     {"ChronosBolt",
      ",\"chronos_config\":{\"context_length\":8,\"prediction_length\":2,\"input_patch_size\":2,"
      "\"input_patch_stride\":2,\"quantiles\":[0.5]}"},

@@ -203,7 +203,8 @@ static void configs(void **state) {
   }
 }
 
-#define KIND "{\"image_processor_type\":\"Qwen2VLImageProcessor\""
+#define TYPE(name) "{\"image_processor_type\":\"" name "ImageProcessor\""
+#define KIND       TYPE("Qwen2VL")
 
 static void processors(void **state) {
   (void)state;
@@ -218,6 +219,10 @@ static void processors(void **state) {
       {KIND ",\"merge_size\":1.5}", "merge_size"},
       {KIND ",\"temporal_patch_size\":\"2\"}", "temporal_patch_size"},
       {"{\"patch_size\":14}", "image_processor_type"},
+      {TYPE("Gemma3") ",\"size\":{\"shortest_edge\":5}}", "size must have height and width"},
+      {TYPE("GotOcr2") ",\"min_patches\":5,\"max_patches\":2}", "min_patches is 5"},
+      {TYPE("Idefics3") ",\"size\":{\"shortest_edge\":5}}", "size must have longest_edge"},
+      {TYPE("SmolVLM") ",\"max_image_size\":{\"longest_edge\":0}}", "longest_edge"},
   };
   accel__image_processor p;
   const char *path = temp_path("preprocessor_config.json");

@@ -146,7 +146,9 @@ static void check_processor(const char *name) {
   if (accel__pixels_of(&p, images, n, NULL, &px) != ACCEL_OK)
     fail_msg("%s: %s", name, accel_last_error());
   const accel_tensor *want = find(t, "out.pixel_values"), *mask = find(t, "out.pixel_mask"),
-                     *shapes = find(t, "out.image_sizes"), *grid = find(t, "out.image_grid_thw");
+                     *shapes = find(t, "out.image_sizes"), *grid = find(t, "out.image_grid_thw"),
+                     *crops = find(t, "out.num_crops"), *patches = find(t, "out.num_patches");
+  if (!mask) mask = find(t, "out.pixel_attention_mask");
   assert_non_null(want);
   assert_int_equal(px.rank, want->rank);
   int64_t elements = 1;
@@ -162,13 +164,14 @@ static void check_processor(const char *name) {
       fail_msg("%s: value %d is %.8g, not %.8g", name, (int)i, px.values[i], expected);
   }
   assert_int_equal(!px.mask, !mask);
-  if (mask)
-    assert_memory_equal(px.mask, mask->data,
-                        (size_t)(mask->dim[0] * mask->dim[1] * mask->dim[2]) * 8);
+  if (mask) assert_memory_equal(px.mask, mask->data, (size_t)(elements / 3) * 8);
   assert_int_equal(!px.sizes, !shapes);
   if (shapes) assert_memory_equal(px.sizes, shapes->data, (size_t)(shapes->dim[0] * 2) * 8);
   assert_int_equal(!px.grid, !grid);
   if (grid) assert_memory_equal(px.grid, grid->data, (size_t)(grid->dim[0] * 3) * 8);
+  for (uint32_t i = 0; (crops || patches) && i < n; i++)
+    assert_int_equal(px.parts[i].n - (crops ? 1 : 0),
+                     ((int64_t *)(crops ? crops : patches)->data)[i]);
   for (uint32_t i = 0; i < n; i++) accel__image_free(&images[i]);
   accel__pixels_free(&px);
   accel_tensors_free(&t);
