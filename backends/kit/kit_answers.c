@@ -157,7 +157,8 @@ static void estimate_states(const accel_plugin_program *p, const accel_plugin_op
       out->state_fixed +=
           (uint64_t)s->heads * (uint64_t)s->k_dim * (uint64_t)s->v_dim * 4 * sequences;
     else
-      out->state_fixed += (uint64_t)s->heads * (uint64_t)s->window * 4 * sequences;
+      out->state_fixed +=
+          (uint64_t)s->heads * (uint64_t)s->k_dim * (uint64_t)s->window * 4 * sequences;
   }
 }
 
