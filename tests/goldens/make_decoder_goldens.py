@@ -604,28 +604,31 @@ def mamba_fixtures():
 
 def delta_fixtures():
     """Gated DeltaNet: states that fade slowly, and texts longer than the chunks of the rule (64 in transformers).  The eps of norms is large, as what
-    the rule gives may be next to nothing, which its norm magnifies, and fp32's roundings with it."""
+    the rule gives may be next to nothing, which its norm magnifies, and roundings with it."""
     def fades(*more):
         def after(directory):
             path = directory / "model.safetensors"
             tensors = common.load_file(path)
-            for key in [k for k in tensors if k.endswith("A_log")]:
+            for key, value in tensors.items():
                 common.seed(key)
-                tensors[key] = torch.log(0.01 + 1.5 * torch.rand(tensors[key].shape)).to(tensors[key].dtype)
+                if key.endswith("A_log"):
+                    tensors[key] = torch.log(0.01 + 1.5 * torch.rand(value.shape)).to(value.dtype)
+                elif key.endswith("norm.weight") and not key.endswith("linear_attn.norm.weight"):
+                    tensors[key] = value - 1.0  # these are added to 1
             save_file(tensors, path, metadata={"format": "pt"})
             for step in more:
                 step(directory)
         return after
 
     delta = {**BASE, "num_hidden_layers": 4, "head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6,
-             "linear_value_head_dim": 5, "rms_norm_eps": 1e-3}
+             "linear_value_head_dim": 5, "rms_norm_eps": 1e-2}
     moe = {"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 11, "shared_expert_intermediate_size": 13}
     split = split_experts("gate_proj", "up_proj", "down_proj")
     yield "qwen3_next", dict(config=T.Qwen3NextConfig(**delta, **moe, decoder_sparse_step=2), classes=classes_of("Qwen3Next"), after=fades(split))
     types = ["full_attention", "linear_attention", "linear_attention"]
     odd = T.Qwen3NextConfig(**{**delta, **moe, "num_hidden_layers": 3, "layer_types": types, "linear_num_key_heads": 3, "linear_num_value_heads": 3,
                                "linear_key_head_dim": 9, "linear_value_head_dim": 7, "linear_conv_kernel_dim": 3, "mlp_only_layers": [1], "norm_topk_prob": False,
-                               "attention_bias": True, "tie_word_embeddings": True, "hidden_act": "gelu", "rms_norm_eps": 2e-3, "max_position_embeddings": 200,
+                               "attention_bias": True, "tie_word_embeddings": True, "hidden_act": "gelu", "rms_norm_eps": 5e-3, "max_position_embeddings": 200,
                                "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}})
     yield "qwen3_next_odd", dict(config=odd, classes=["Qwen3NextForCausalLM"], cases=("single",), length=141, dtype=torch.bfloat16, after=fades())
     text = T.Qwen3_5TextConfig(**{**delta, "full_attention_interval": 2, "num_hidden_layers": 3, "max_position_embeddings": 100})
