@@ -624,13 +624,13 @@ def delta_fixtures():
              "linear_value_head_dim": 5, "rms_norm_eps": 1e-2}
     moe = {"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 11, "shared_expert_intermediate_size": 13}
     split = split_experts("gate_proj", "up_proj", "down_proj")
-    yield "qwen3_next", dict(config=T.Qwen3NextConfig(**delta, **moe, decoder_sparse_step=2), classes=classes_of("Qwen3Next"), after=fades(split))
+    yield "qwen3_next", dict(config=T.Qwen3NextConfig(**delta, **moe, decoder_sparse_step=2), classes=classes_of("Qwen3Next", HEADS[:3]), length=13, after=fades(split))
     types = ["full_attention", "linear_attention", "linear_attention"]
     odd = T.Qwen3NextConfig(**{**delta, **moe, "num_hidden_layers": 3, "layer_types": types, "linear_num_key_heads": 3, "linear_num_value_heads": 3,
                                "linear_key_head_dim": 9, "linear_value_head_dim": 7, "linear_conv_kernel_dim": 3, "mlp_only_layers": [1], "norm_topk_prob": False,
                                "attention_bias": True, "tie_word_embeddings": True, "hidden_act": "gelu", "rms_norm_eps": 5e-3, "max_position_embeddings": 200,
                                "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}})
-    yield "qwen3_next_odd", dict(config=odd, classes=["Qwen3NextForCausalLM"], cases=("single",), length=141, dtype=torch.bfloat16, after=fades())
+    yield "qwen3_next_odd", dict(config=odd, classes=["Qwen3NextForCausalLM", "Qwen3NextForQuestionAnswering"], cases=("single",), length=141, dtype=torch.bfloat16, after=fades())
     text = T.Qwen3_5TextConfig(**{**delta, "full_attention_interval": 2, "num_hidden_layers": 3, "max_position_embeddings": 100})
     yield "qwen3_5_text", dict(config=text, classes=["Qwen3_5ForCausalLM", "Qwen3_5TextForSequenceClassification"], cases=("single", "left"), length=75, after=fades())
     seen = dict(depth=1, hidden_size=8, intermediate_size=9, num_heads=2, patch_size=2, out_hidden_size=24, num_position_embeddings=4)
