@@ -211,6 +211,70 @@ V_INLINE void delta_block(const int whole, const cpu_delta *g, const chunk *c, c
   if (to) delta_write_all(whole, c, g->dk, from, ldf, to, ldt, cols);
 }
 
+V_INLINE void delta_keep(const int whole, float *to, vf x, int64_t cols) {
+  if (whole)
+    v_store(to, x);
+  else
+    v_storen(to, x, cols);
+}
+
+/* ks[cols] += k[n] s[n][cols], qs[cols] += q[n] s[n][cols] */
+V_INLINE void delta_add(const int n, const int whole, const float *k, const float *q,
+                        const float *s, int64_t lds, int64_t cols, float *ks, float *qs) {
+  vf by_k[4], by_q[4];
+  for (int r = 0; r < n; r++) {
+    by_k[r] = v_set(k[r]);
+    by_q[r] = v_set(q[r]);
+  }
+  for (int64_t at = 0; at < cols; at += V) {
+    vf known = v_load(ks + at), sum = v_load(qs + at);
+    for (int r = 0; r < n; r++) {
+      vf x = delta_load(whole, s + r * lds + at, cols - at);
+      known = v_fma(by_k[r], x, known);
+      sum = v_fma(by_q[r], x, sum);
+    }
+    v_store(ks + at, known);
+    v_store(qs + at, sum);
+  }
+}
+
+/* to[cols] = e from[cols] + k d[cols]; from NULL: zeros. */
+V_INLINE void delta_move(const int whole, vf e, const float *from, vf k, const float *d,
+                         int64_t cols, float *to) {
+  for (int64_t at = 0; from && at < cols; at += V) {
+    vf x = v_mul(k, v_load(d + at));
+    delta_keep(whole, to + at, v_fma(e, delta_load(whole, from + at, cols - at), x), cols - at);
+  }
+  for (int64_t at = 0; !from && at < cols; at += V)
+    delta_keep(whole, to + at, v_mul(k, v_load(d + at)), cols - at);
+}
+
+/* A single row: rows of the state one after the other, all columns of each, as they lie in memory.
+ * ks, qs: [cols] each, rounded up to whole vectors. */
+V_INLINE void delta_single(const int whole, const cpu_delta *g, const chunk *c, int64_t cols,
+                           float *ks, float *qs) {
+  const float *k = c->kq, *q = c->kq + c->ld, *from = g->current;
+  const int64_t ld = g->lds, dk = g->dk;
+  const vf e = v_set(c->e[0]), beta = v_set(c->beta[0]), own = v_set(c->p[0]);
+  float *to = g->next;
+  for (int64_t at = 0; at < cols; at += V) {
+    v_store(ks + at, v_zero());
+    v_store(qs + at, v_zero());
+  }
+  int64_t i = 0;
+  for (; from && i + 4 <= dk; i += 4)
+    delta_add(4, whole, k + i, q + i, from + i * ld, ld, cols, ks, qs);
+  for (; from && i < dk; i++) delta_add(1, whole, k + i, q + i, from + i * ld, ld, cols, ks, qs);
+  for (int64_t at = 0; at < cols; at += V) {
+    vf x = delta_load(whole, g->v + at, cols - at);
+    x = v_mul(beta, v_fnma(e, v_load(ks + at), x));
+    v_store(ks + at, x);
+    delta_keep(whole, g->y + at, v_fma(own, x, v_mul(e, v_load(qs + at))), cols - at);
+  }
+  for (i = 0; to && i < dk; i++)
+    delta_move(whole, e, from ? from + i * ld : NULL, v_set(k[i]), ks, cols, to + i * ld);
+}
+
 void CPU_NAME(delta, head)(const cpu_delta *g, int64_t cols, float *workspace) {
   const int64_t ld = (g->dk + V - 1) / V * V;
   chunk c = {.ld = ld, .kq = workspace};
@@ -220,7 +284,8 @@ void CPU_NAME(delta, head)(const cpu_delta *g, int64_t cols, float *workspace) {
   c.p = c.a + C * C;
   c.e = c.p + C * C;
   c.beta = c.e + C;
-  float *held = c.beta + C; /* [blocks][dk][BLOCK]: the state between chunks */
+  float *held =
+      c.beta + C; /* [blocks][dk][BLOCK]: the state between chunks; sums of a single row */
   for (int64_t i = 0; g->rows == 0 && g->next && i < g->dk; i++)
     for (int64_t k = 0; k < cols; k++)
       g->next[i * g->lds + k] = g->current ? g->current[i * g->lds + k] : 0.0f;
@@ -228,6 +293,13 @@ void CPU_NAME(delta, head)(const cpu_delta *g, int64_t cols, float *workspace) {
     c.rows = g->rows - first < C ? g->rows - first : C;
     const bool begins = first == 0, ends = first + c.rows == g->rows;
     delta_prepare(g, first, &c);
+    if (g->rows == 1) {
+      if (cols % V == 0)
+        delta_single(1, g, &c, cols, held, held + (cols + V - 1) / V * V);
+      else
+        delta_single(0, g, &c, cols, held, held + (cols + V - 1) / V * V);
+      return;
+    }
     for (int64_t at = 0; at < cols; at += BLOCK) {
       const int64_t n = cols - at < BLOCK ? cols - at : BLOCK;
       const float *from = begins ? (g->current ? g->current + at : NULL) : held + at * g->dk,

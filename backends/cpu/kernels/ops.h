@@ -264,7 +264,7 @@ typedef void cpu_delta_fn(const cpu_delta *g, int64_t cols, float *workspace);
 static inline int64_t cpu_delta_floats(int64_t dk, int64_t cols, int64_t vector) {
   const int64_t c = CPU_DELTA_ROWS, block = CPU_DELTA_VECTORS * vector,
                 wide = (cols + block - 1) / block * block;
-  return 3 * c * (dk + vector) + 2 * c * (block + c + 1) + wide * dk;
+  return 3 * c * (dk + vector) + 2 * c * (block + c + 1) + wide * (dk + 1);
 }
 
 /* ---- adapters ---- */
