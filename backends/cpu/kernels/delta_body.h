@@ -98,6 +98,13 @@ V_INLINE vf delta_load(const int whole, const float *x, int64_t cols) {
   return whole ? v_load(x) : v_loadn(x, cols > 0 ? cols : 0);
 }
 
+V_INLINE void delta_keep(const int whole, float *to, vf x, int64_t cols) {
+  if (whole)
+    v_store(to, x);
+  else if (cols > 0)
+    v_storen(to, x, cols);
+}
+
 /* u[n][BLOCK] = kq[n][dk] s[dk][cols] */
 V_INLINE void delta_read(const int n, const int whole, const float *kq, int64_t ld, int64_t dk,
                          const float *s, int64_t lds, int64_t cols, float *u) {
@@ -146,13 +153,8 @@ V_INLINE void delta_write(const int n, const int whole, const chunk *c, int64_t 
     }
   }
   for (int r = 0; r < n; r++)
-    for (int w = 0; w < W; w++) {
-      float *at = to + (i + r) * ldt + w * V;
-      if (whole)
-        v_store(at, sum[r][w]);
-      else if (cols > w * V)
-        v_storen(at, sum[r][w], cols - w * V);
-    }
+    for (int w = 0; w < W; w++)
+      delta_keep(whole, to + (i + r) * ldt + w * V, sum[r][w], cols - w * V);
 }
 
 V_INLINE void delta_write_all(const int whole, const chunk *c, int64_t dk, const float *from,
@@ -168,7 +170,6 @@ V_INLINE void delta_write_all(const int whole, const chunk *c, int64_t dk, const
 /* The changes d_t, in place of S^T k_t, and the results. */
 V_INLINE void delta_solve(const int whole, const cpu_delta *g, const chunk *c, const float *v,
                           float *y, int64_t cols) {
-  (void)g;
   for (int64_t t = 0; t < c->rows; t++) {
     float *d = c->u + 2 * t * BLOCK;
     const vf e = v_set(c->e[t]), beta = v_set(c->beta[t]);
@@ -189,11 +190,7 @@ V_INLINE void delta_solve(const int whole, const cpu_delta *g, const chunk *c, c
     const vf own = v_set(c->p[t * C + t]);
     for (int w = 0; w < W; w++) {
       v_store(d + w * V, x[w]);
-      sum[w] = v_fma(own, x[w], sum[w]);
-      if (whole)
-        v_store(y + t * g->ldy + w * V, sum[w]);
-      else if (cols > w * V)
-        v_storen(y + t * g->ldy + w * V, sum[w], cols - w * V);
+      delta_keep(whole, y + t * g->ldy + w * V, v_fma(own, x[w], sum[w]), cols - w * V);
     }
   }
 }
@@ -209,13 +206,6 @@ V_INLINE void delta_block(const int whole, const cpu_delta *g, const chunk *c, c
     memset(c->u, 0, (size_t)(2 * c->rows * BLOCK) * sizeof(float));
   delta_solve(whole, g, c, v, y, cols);
   if (to) delta_write_all(whole, c, g->dk, from, ldf, to, ldt, cols);
-}
-
-V_INLINE void delta_keep(const int whole, float *to, vf x, int64_t cols) {
-  if (whole)
-    v_store(to, x);
-  else
-    v_storen(to, x, cols);
 }
 
 /* ks[cols] += k[n] s[n][cols], qs[cols] += q[n] s[n][cols] */
