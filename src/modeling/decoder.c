@@ -86,7 +86,8 @@ accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c
   return accel__decoder_read_layer_types(b, c);
 }
 
-accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c) {
+accel_status accel__decoder_read_types(accel__build *b, const accel__decoder *c, const char *other,
+                                       bool *is_other) {
   const accel__json *types = NULL;
   ACCEL_TRY(accel__json_array(b->file, b->config, "layer_types", &types));
   if (types != NULL && cJSON_GetArraySize(types) != c->layers)
@@ -94,14 +95,17 @@ accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c)
   int64_t i = 0;
   ACCEL_JSON_EACH(item, types) {
     const char *type = cJSON_IsString(item) ? item->valuestring : "?";
-    bool sliding = strcmp(type, "sliding_attention") == 0;
-    if (!sliding && strcmp(type, "full_attention") != 0)
+    const bool is = strcmp(type, other) == 0;
+    if (!is && strcmp(type, "full_attention") != 0)
       return accel__refuse(
-          b, "field 'layer_types': '%s' is not supported; known: full_attention, sliding_attention",
-          type);
-    c->sliding[i++] = sliding;
+          b, "field 'layer_types': '%s' is not supported; known: full_attention, %s", type, other);
+    is_other[i++] = is;
   }
   return ACCEL_OK;
+}
+
+accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c) {
+  return accel__decoder_read_types(b, c, "sliding_attention", c->sliding);
 }
 
 /* rope[0] from c->rope_otherwise, which takes the place of what config.json leaves out. */

@@ -118,6 +118,9 @@ accel_status accel__decoder_read_switched_window(accel__build *b, accel__decoder
  * layer_types says (Qwen2, Qwen3).
  */
 accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c, int64_t from);
+/* layer_types, where there is one, into is_other[layers]: entries are full_attention or `other`. */
+accel_status accel__decoder_read_types(accel__build *b, const accel__decoder *c, const char *other,
+                                       bool *is_other);
 /* layer_types over what sliding[] holds.  Nothing slides while window is 0. */
 accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c);
 /* rope_parameters or rope_scaling, rope_theta, partial_rotary_factor into rope[0]. */

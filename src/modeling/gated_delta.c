@@ -5,7 +5,6 @@
  *   y = out_proj(norm(gated_delta_rule(q, k, v, g, beta)) * silu(z))
  */
 #include <stdio.h>
-#include <string.h>
 
 #include "modeling/decoder.h"
 
@@ -16,24 +15,11 @@ static const double LENGTH_EPS = 1e-6;
 
 /* layer_types, else every full_attention_interval-th layer has attention. */
 static accel_status read_layers(accel__build *b, accel__decoder *c) {
-  const accel__json *types = NULL;
-  int64_t interval = 4, i = 0;
-  ACCEL_TRY(accel__json_array(b->file, b->config, "layer_types", &types));
+  int64_t interval = 4;
   ACCEL_TRY(accel__json_int(b->file, b->config, "full_attention_interval", 1, ACCEL__MAX_LAYERS,
                             &interval));
-  for (int64_t k = 0; types == NULL && k < c->layers; k++) c->delta.on[k] = (k + 1) % interval != 0;
-  if (types != NULL && cJSON_GetArraySize(types) != c->layers)
-    return accel__refuse(b, "field 'layer_types' has not one entry per layer");
-  ACCEL_JSON_EACH(item, types) {
-    const char *type = cJSON_IsString(item) ? item->valuestring : "?";
-    const bool linear = strcmp(type, "linear_attention") == 0;
-    if (!linear && strcmp(type, "full_attention") != 0)
-      return accel__refuse(
-          b, "field 'layer_types': '%s' is not supported; known: full_attention, linear_attention",
-          type);
-    c->delta.on[i++] = linear;
-  }
-  return ACCEL_OK;
+  for (int64_t i = 0; i < c->layers; i++) c->delta.on[i] = (i + 1) % interval != 0;
+  return accel__decoder_read_types(b, c, "linear_attention", c->delta.on);
 }
 
 accel_status accel__decoder_read_delta(accel__build *b, accel__decoder *c) {
