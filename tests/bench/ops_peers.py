@@ -130,14 +130,13 @@ def scan(t, a):
 
 
 def delta(t, a):
-    """As transformers runs it without fla: chunks for a prompt, the recurrence for one token."""
+    """As transformers runs prompts without fla."""
     from transformers.models.qwen3_next import modeling_qwen3_next as theirs
     q, k, v, g, beta = t
     heads, rows = a["heads"][0], q.shape[0]
     shaped = [x.view(1, rows, n, -1) for x, n in ((q, heads), (k, heads), (v, g.shape[1]))]
-    rule = theirs.torch_recurrent_gated_delta_rule if rows == 1 else theirs.torch_chunk_gated_delta_rule
     decay, rate = (-1.0 - 0.5 * g)[None], torch.sigmoid(beta)[None]
-    return lambda: rule(*shaped, g=decay, beta=rate, use_qk_l2norm_in_kernel=True)
+    return lambda: theirs.torch_chunk_gated_delta_rule(*shaped, g=decay, beta=rate, use_qk_l2norm_in_kernel=True)
 
 
 def binary(t, a):
