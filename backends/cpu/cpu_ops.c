@@ -3,6 +3,7 @@
 
 #include "cpu_attention.h"
 #include "cpu_conv.h"
+#include "cpu_delta.h"
 #include "cpu_elementwise.h"
 #include "cpu_gather.h"
 #include "cpu_image.h"
@@ -15,7 +16,7 @@
 #include "cpu_select.h"
 #include "cpu_shape.h"
 
-enum { FIRST = 1u << 0, FIRST_THREE = 7u }; /* operands: cpu_op.strided */
+enum { FIRST = 1u << 0, FIRST_THREE = 7u, FIRST_FIVE = 31u }; /* operands: cpu_op.strided */
 
 static const cpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_LINEAR] = {.launch = cpu_launch_linear,
@@ -48,6 +49,9 @@ static const cpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_POOL] = {.launch = cpu_launch_pool, .workspace = cpu_pool_workspace},
     [ACCEL_PLUGIN_OP_RESIZE] = {.launch = cpu_launch_resize, .workspace = cpu_resize_workspace},
     [ACCEL_PLUGIN_OP_SELECTIVE_SCAN] = {.launch = cpu_launch_scan, .workspace = cpu_scan_workspace},
+    [ACCEL_PLUGIN_OP_GATED_DELTA_RULE] = {.launch = cpu_launch_delta,
+                                          .workspace = cpu_delta_workspace,
+                                          .strided = FIRST_FIVE},
     [ACCEL_PLUGIN_OP_TOPK] = {.launch = cpu_launch_topk, .workspace = cpu_topk_workspace},
     [ACCEL_PLUGIN_OP_NORM] = {.launch = cpu_launch_norm},
     [ACCEL_PLUGIN_OP_SOFTMAX] = {.launch = cpu_launch_softmax},

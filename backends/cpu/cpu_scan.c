@@ -62,13 +62,23 @@ static void scan_task(void *arg, uint32_t index, uint32_t worker) {
               j->workspace + worker * j->scratch_floats);
 }
 
-static int64_t items_of(const kit_launch *l) {
-  int64_t space = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1);
-  return space >= 0 ? l->dim[l->program->space[space].items] : 1;
+int64_t cpu_states_floats(const kit_launch *l) {
+  const int64_t space = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_SPACE, -1),
+                items = space >= 0 ? l->dim[l->program->space[space].items] : 1;
+  return (items * (int64_t)(sizeof(kit_state_view) / sizeof(float)) + 15) / 16 * 16;
 }
 
-static int64_t state_floats(const kit_launch *l) {
-  return (items_of(l) * (int64_t)(sizeof(kit_state_view) / sizeof(float)) + 15) / 16 * 16;
+int32_t cpu_states_take(const kit_launch *l, const kit_rows *rows, uint64_t cells,
+                        kit_state_view **out, accel_plugin_error *error) {
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (l->node->state < 0) return rc;
+  *out = l->workspace;
+  for (int32_t item = 0; !rc && item < rows->items; item++) {
+    (*out)[item] = (kit_state_view){0};
+    rc = kit_state_step(l, (uint32_t)item, rows->start[item + 1] - rows->start[item], cells,
+                        &(*out)[item], error);
+  }
+  return rc;
 }
 
 static int64_t scratch_floats_of(const cpu_kernels *k, const kit_launch *l) {
@@ -79,7 +89,7 @@ static int64_t scratch_floats_of(const cpu_kernels *k, const kit_launch *l) {
 uint64_t cpu_scan_workspace(const cpu_self *self, const cpu_kernels *k, const kit_launch *l,
                             uint32_t workers) {
   (void)self;
-  return (uint64_t)(state_floats(l) + (workers ? workers : 1) * scratch_floats_of(k, l)) *
+  return (uint64_t)(cpu_states_floats(l) + (workers ? workers : 1) * scratch_floats_of(k, l)) *
          sizeof(float);
 }
 
@@ -98,7 +108,7 @@ int32_t cpu_launch_scan(const cpu_self *s, const kit_launch *l, accel_plugin_err
   j.n = kit_cols(b) / j.groups;
   j.blocks = (j.p + vector - 1) / vector * (rates ? 1 : j.heads);
   j.scratch_floats = scratch_floats_of(&s->kernels, l);
-  j.workspace = (float *)l->workspace + state_floats(l);
+  j.workspace = (float *)l->workspace + cpu_states_floats(l);
   j.g = (cpu_scan){.y = kit_f32(&l->out[0]),
                    .ldx = x->row_stride,
                    .ldt = l->in[DT].row_stride,
@@ -111,15 +121,8 @@ int32_t cpu_launch_scan(const cpu_self *s, const kit_launch *l, accel_plugin_err
                    .softplus = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_DT_SOFTPLUS, 0) != 0,
                    .low = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MIN, -INFINITY),
                    .high = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_DT_MAX, INFINITY)};
-  if (l->node->state >= 0) {
-    j.state = l->workspace;
-    for (int32_t item = 0; item < rows.items; item++) {
-      j.state[item] = (kit_state_view){0};
-      int32_t rc = kit_state_step(l, (uint32_t)item, rows.start[item + 1] - rows.start[item],
-                                  (uint64_t)(cols * j.n), &j.state[item], error);
-      if (rc) return rc;
-    }
-  }
+  int32_t rc = cpu_states_take(l, &rows, (uint64_t)(cols * j.n), &j.state, error);
+  if (rc) return rc;
   const int64_t all = rows.items * j.blocks;
   if (!all || !cols) return ACCEL_PLUGIN_OK;
   double each = (double)j.n * (double)vector * (rates ? 0.6 : 0.2) * (double)rows.rows /

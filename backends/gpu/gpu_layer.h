@@ -355,7 +355,10 @@ GPU_OP(topk);
 GPU_OP(moe);
 GPU_OP(allreduce);
 GPU_OP(selective_scan);
+GPU_OP(gated_delta_rule);
 int32_t gpu_support_unary(const accel_plugin_program *program, const accel_plugin_node *node,
+                          char *why, size_t why_size);
+int32_t gpu_support_delta(const accel_plugin_program *program, const accel_plugin_node *node,
                           char *why, size_t why_size);
 bool gpu_fuse_linear(const gpu_self *self, const accel_plugin_program *program,
                      const accel_plugin_node *first, const accel_plugin_node *other);

@@ -34,6 +34,9 @@ static const gpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_TOPK] = {.launch = gpu_op_topk},
     [ACCEL_PLUGIN_OP_MOE] = {.launch = gpu_op_moe, .strided = 1, .workspace = gpu_workspace_moe},
     [ACCEL_PLUGIN_OP_SELECTIVE_SCAN] = {.launch = gpu_op_selective_scan, .strided = 0x5b},
+    [ACCEL_PLUGIN_OP_GATED_DELTA_RULE] = {.launch = gpu_op_gated_delta_rule,
+                                          .support = gpu_support_delta,
+                                          .strided = 0x1f},
     [ACCEL_PLUGIN_OP_ALLREDUCE] = {.launch = gpu_op_allreduce},
 };
 

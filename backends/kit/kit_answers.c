@@ -153,11 +153,10 @@ static void estimate_states(const accel_plugin_program *p, const accel_plugin_op
     if (s->kind == ACCEL_PLUGIN_STATE_KV || s->kind == ACCEL_PLUGIN_STATE_CROSS_KV)
       out->state_per_token +=
           (uint64_t)s->heads * (kit_kv_head(dtype, s->k_dim) + kit_kv_head(dtype, s->v_dim)) + 4;
-    else if (s->kind == ACCEL_PLUGIN_STATE_SSM)
-      out->state_fixed +=
-          (uint64_t)s->heads * (uint64_t)s->k_dim * (uint64_t)s->v_dim * 4 * sequences;
-    else
-      out->state_fixed += (uint64_t)s->heads * (uint64_t)s->window * 4 * sequences;
+    else /* one that is read and one that is written */
+      out->state_fixed += (uint64_t)s->heads * (uint64_t)s->k_dim *
+                          (uint64_t)(s->kind == ACCEL_PLUGIN_STATE_SSM ? s->v_dim : s->window) * 2 *
+                          4 * sequences;
   }
 }
 

@@ -145,6 +145,13 @@ static double scan(const kit_launch *l) {
   return elements(&l->in[0]) * (6.0 * states + 4.0);
 }
 
+/* Of each head of v and row: the state is scaled, multiplied by k and q, and increased. */
+static double delta_rule(const kit_launch *l) {
+  const int64_t heads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_HEADS, 1);
+  const double k_dim = (double)kit_cols(&l->in[0]) / (double)(heads > 0 ? heads : 1);
+  return elements(&l->out[0]) * (7.0 * k_dim + 3.0);
+}
+
 static double pool(const kit_launch *l) {
   const int64_t *window;
   uint32_t n = kit_attr_iv(l->node, ACCEL_PLUGIN_ATTR_KERNEL, &window);
@@ -230,6 +237,9 @@ void kit_cost(const kit_launch *l, const uint64_t *weight_bytes, accel_plugin_st
       break;
     case ACCEL_PLUGIN_OP_SELECTIVE_SCAN:
       flop = scan(l);
+      break;
+    case ACCEL_PLUGIN_OP_GATED_DELTA_RULE:
+      flop = delta_rule(l);
       break;
     case ACCEL_PLUGIN_OP_POOL:
       flop = pool(l);

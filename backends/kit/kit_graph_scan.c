@@ -67,3 +67,7 @@ void lower_SELECTIVE_SCAN(lower *l) {
   if (z >= 0) y = MUL(l, y, lower_act(l, ACCEL_PLUGIN_ACT_SILU, 1.0, z));
   lower_out(l, 0, y);
 }
+
+void lower_GATED_DELTA_RULE(lower *l) {
+  lower_fail(l, "the recurrence of a delta rule is not part of a static graph");
+}

@@ -31,6 +31,8 @@ static const char *refusal(const accel_plugin_program *p, const accel_plugin_nod
   switch (n->op) {
     case ACCEL_PLUGIN_OP_LOW_RANK:
       return "adapters beside a model are not part of a static graph";
+    case ACCEL_PLUGIN_OP_GATED_DELTA_RULE:
+      return "the recurrence of a delta rule is not part of a static graph";
     case ACCEL_PLUGIN_OP_SELECTIVE_SCAN:
       return lower_scan_refusal(p, n);
     case ACCEL_PLUGIN_OP_UNARY:

@@ -142,6 +142,7 @@ void kit_slot_clear(accel_plugin_endpoint *e, kit_slot *s) {
   free(s->position);
   kit_memory_free(&e->memory, s->current);
   kit_memory_free(&e->memory, s->next);
+  kit_memory_free(&e->memory, s->spare);
   *s = (kit_slot){0};
 }
 
@@ -190,17 +191,13 @@ int32_t kit_slot_reserve(accel_plugin_endpoint *e, const accel_plugin_state *st,
   return rc;
 }
 
-void kit_slot_settle(accel_plugin_endpoint *e, kit_slot *s, bool commit) {
-  if (commit) {
-    s->length += s->pending;
-    if (s->next) {
-      kit_memory_free(&e->memory, s->current);
-      s->current = s->next;
-      s->next = NULL;
-    }
+void kit_slot_settle(kit_slot *s, bool commit) {
+  if (commit) s->length += s->pending;
+  if (s->next) { /* then there is no spare: the run has taken it */
+    s->spare = commit ? s->current : s->next;
+    if (commit) s->current = s->next;
+    s->next = NULL;
   }
-  kit_memory_free(&e->memory, s->next);
-  s->next = NULL;
   s->pending = 0;
 }
 

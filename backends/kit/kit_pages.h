@@ -23,8 +23,10 @@ typedef struct kit_slot {
   int32_t n_page, page_capacity;
   int32_t *position; /* [length + pending] */
   int32_t position_capacity;
-  void *current, *next; /* CONV and SSM: the vector that is read, and the one the run writes */
-  uint64_t elements;    /* floats of each */
+  /* CONV and SSM: the vector that is read, the one that the run writes, and one that the next run
+   * will write; of which there are two */
+  void *current, *next, *spare;
+  uint64_t elements; /* floats of each */
 } kit_slot;
 
 /* Bytes of a row of K or V, where V begins in a page, and bytes of a page. */
@@ -40,7 +42,7 @@ bool kit_state_is_rows(const accel_plugin_state *s);
 int32_t kit_slot_reserve(accel_plugin_endpoint *e, const accel_plugin_state *state, kit_slot *s,
                          int32_t from, int32_t to, accel_plugin_error *error);
 /* Ends a run: its rows and vector count from now on (commit), or are forgotten. */
-void kit_slot_settle(accel_plugin_endpoint *e, kit_slot *s, bool commit);
+void kit_slot_settle(kit_slot *s, bool commit);
 /* `to` is empty; the pages are shared, a vector is copied. */
 int32_t kit_slot_copy(accel_plugin_endpoint *e, const kit_slot *from, kit_slot *to,
                       accel_plugin_error *error);

@@ -71,6 +71,18 @@ kit_plane kit_plane_of(const kit_launch *launch, const kit_tensor *w);
  * matmul; leading dims broadcast, aligned at the end. */
 const float *kit_matrix_at(const kit_tensor *t, const kit_tensor *out, int64_t index);
 
+/* Dims of a gated_delta_rule: heads of q and k, of v, and the columns of each. */
+typedef struct kit_delta {
+  int64_t heads, v_heads, k_dim, v_dim;
+  double eps, scale; /* eps 0: q and k are taken as they are */
+} kit_delta;
+/* E_ARGUMENT when the shapes do not fit. */
+int32_t kit_delta_of(const kit_launch *launch, kit_delta *out, accel_plugin_error *error);
+/* Elements of its state, [v_heads, k_dim, v_dim]. */
+static inline uint64_t kit_delta_cells(const kit_delta *d) {
+  return (uint64_t)(d->v_heads * d->k_dim * d->v_dim);
+}
+
 /* Which inputs an output index of resize reads, along one dim. */
 typedef struct kit_taps {
   int64_t *index; /* [out][width] */

@@ -89,7 +89,7 @@ void kit_session_end(kit_run_state *r, bool commit) {
   accel_plugin_session *s = r->session;
   for (uint32_t i = 0; i < r->n; i++) {
     for (uint32_t k = 0; k < s->e->program->n_state; k++)
-      kit_slot_settle(s->e, &r->item[i]->slot[k], commit);
+      kit_slot_settle(&r->item[i]->slot[k], commit);
     if (!commit && r->item[i]->fresh)
       kit_sequence_drop(s, r->item[i]);
     else

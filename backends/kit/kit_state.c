@@ -89,7 +89,9 @@ int32_t kit_state_step(const kit_launch *l, uint32_t item, int32_t rows, uint64_
     return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
                            "its state is stepped twice in one run");
   if (kit_fault(l->state->host, "allocation")) return kit_no_memory(error, elements * 4);
-  rc = kit_memory_alloc(&e->memory, elements ? elements * 4 : 4, &s->next, error);
+  s->next = s->spare; /* what lay there before is written over */
+  s->spare = NULL;
+  if (!s->next) rc = kit_memory_alloc(&e->memory, elements ? elements * 4 : 4, &s->next, error);
   if (rc) return rc;
   s->elements = elements;
   s->pending = rows;

@@ -279,7 +279,7 @@ typedef enum accel_plugin_state_kind {
   ACCEL_PLUGIN_STATE_KV = 1,       /**< keys and values of the tokens read */
   ACCEL_PLUGIN_STATE_CROSS_KV = 2, /**< keys and values of an encoder's output, written once */
   ACCEL_PLUGIN_STATE_CONV = 3,     /**< last columns of a causal convolution's input */
-  ACCEL_PLUGIN_STATE_SSM = 4       /**< state of a state-space layer */
+  ACCEL_PLUGIN_STATE_SSM = 4       /**< matrices of a recurrence: state-space, delta rule */
 } accel_plugin_state_kind;
 
 /** One state of a program, for instance the KV cache of a layer. */
@@ -288,7 +288,7 @@ typedef struct accel_plugin_state {
   const char *name;
   /** accel_plugin_state_kind. */
   int32_t kind;
-  /** Heads: of keys and values, or of the state-space layer. */
+  /** Heads: of keys and values, or of the recurrence. */
   int32_t heads;
   /** Elements of a head's key, for each token; of SSM the state is heads x k_dim x v_dim. */
   int32_t k_dim;

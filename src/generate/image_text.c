@@ -22,11 +22,14 @@
 static accel_status read_pictures(accel__image_reader *j, const accel_image_prompt *p,
                                   accel__image_text *s) {
   accel__image *image = calloc((size_t)p->n_images + 1, sizeof *image);
-  accel_status status = image ? ACCEL_OK : accel__no_memory(p->n_images * sizeof *image);
+  s->parts = calloc((size_t)p->n_images + 1, sizeof *s->parts);
+  accel_status status =
+      image && s->parts ? ACCEL_OK : accel__no_memory(p->n_images * sizeof *image);
   for (uint32_t i = 0; i < p->n_images && status == ACCEL_OK; i++)
     status = accel__media_image(&p->images[i], &image[i]);
   if (status == ACCEL_OK && p->n_images)
-    status = accel__image_tensors(&j->processor, image, p->n_images, j->ep->ctx->pool, &s->pixels);
+    status = accel__image_tensors(&j->processor, image, p->n_images, j->ep->ctx->pool, s->parts,
+                                  &s->pixels);
   for (uint32_t i = 0; image && i < p->n_images; i++) accel__image_free(&image[i]);
   free(image);
   return status;

@@ -1,6 +1,7 @@
 /* causal.c - token ids, heads and entries of decoders. */
 #include "modeling/causal.h"
 
+#include <math.h>
 #include <stdio.h>
 
 /* ---- token ids ---- */
@@ -71,6 +72,67 @@ int32_t accel__kv_state(accel__build *b, uint32_t layer, int64_t kv_heads, int64
                                                           .share = -1});
   b->kv_state[layer] = made + 1;
   return made;
+}
+
+static int32_t layer_state(accel__build *b, uint32_t layer, const char *what,
+                           accel_plugin_state state) {
+  char name[48];
+  if (!b->decoding) return -1;
+  snprintf(name, sizeof name, "layers.%u.%s", layer, what);
+  state.name = name;
+  state.share = -1;
+  return accel__state(b->p, &state);
+}
+
+int32_t accel__recurrent_state(accel__build *b, uint32_t layer, int64_t heads, int64_t k_dim,
+                               int64_t v_dim) {
+  return layer_state(b, layer, "ssm",
+                     (accel_plugin_state){.kind = ACCEL_PLUGIN_STATE_SSM,
+                                          .heads = (int32_t)heads,
+                                          .k_dim = (int32_t)k_dim,
+                                          .v_dim = (int32_t)v_dim});
+}
+
+accel__tensor accel__causal_conv(accel__build *b, accel__tensor x, int64_t kernel, bool bias,
+                                 const accel__activation *act, uint32_t layer, const char *name) {
+  char full[80];
+  const int64_t columns = accel__columns(b, x), dims[3] = {columns, 1, kernel},
+                pads[2] = {kernel - 1, 0};
+  snprintf(full, sizeof full, "layers.%u.%s.weight", layer, name);
+  accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_CONV, 3, dims, full), c = -1;
+  snprintf(full, sizeof full, "layers.%u.%s.bias", layer, name);
+  if (bias) c = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &columns, full);
+  accel__attr attr[] = {ACCEL_I(GROUPS, columns), ACCEL_IV(PADS, pads, 2),
+                        ACCEL_I(SPACE, b->space)};
+  accel__with_state(b->p, layer_state(b, layer, "conv",
+                                      (accel_plugin_state){.kind = ACCEL_PLUGIN_STATE_CONV,
+                                                           .heads = 1,
+                                                           .k_dim = (int32_t)columns,
+                                                           .v_dim = 1,
+                                                           .window = (int32_t)(kernel - 1)}));
+  x = accel__node(b->p, ACCEL_PLUGIN_OP_CONV, (accel__tensor[]){x, w, c}, 3, attr, 3, NULL, 1);
+  return accel__activate(b, x, act);
+}
+
+static accel_status minus_exp(const void *user, const float *const *parts,
+                              const int64_t *part_elements, uint32_t n_parts, float *out) {
+  (void)user, (void)n_parts;
+  for (int64_t i = 0; i < part_elements[0]; i++) out[i] = -expf(parts[0][i]);
+  return ACCEL_OK;
+}
+
+accel__tensor accel__decay_rates(accel__build *b, uint32_t rank, const int64_t *dims,
+                                 uint32_t layer, const char *name) {
+  const char *stored = accel__resolve(b, "layers.%u.%s", layer, name);
+  accel__weight_spec spec = {.name = accel__arena_printf(b->arena, "%s.rate", stored),
+                             .use = ACCEL_PLUGIN_USE_PLAIN,
+                             .rank = rank,
+                             .parts = {stored},
+                             .n_parts = 1,
+                             .derive = minus_exp,
+                             .elementwise = true};
+  for (uint32_t i = 0; i < rank; i++) spec.dim[i] = dims[i];
+  return accel__weight(b->p, &spec);
 }
 
 /* ---- heads ---- */

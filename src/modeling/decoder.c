@@ -88,7 +88,8 @@ accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c
   return accel__decoder_read_layer_types(b, c);
 }
 
-accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c) {
+accel_status accel__decoder_read_types(accel__build *b, const accel__decoder *c, const char *other,
+                                       bool *is_other) {
   const accel__json *types = NULL;
   ACCEL_TRY(accel__json_array(b->file, b->config, "layer_types", &types));
   if (types != NULL && cJSON_GetArraySize(types) != c->layers)
@@ -96,14 +97,17 @@ accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c)
   int64_t i = 0;
   ACCEL_JSON_EACH(item, types) {
     const char *type = cJSON_IsString(item) ? item->valuestring : "?";
-    bool sliding = strcmp(type, "sliding_attention") == 0;
-    if (!sliding && strcmp(type, "full_attention") != 0)
+    const bool is = strcmp(type, other) == 0;
+    if (!is && strcmp(type, "full_attention") != 0)
       return accel__refuse(
-          b, "field 'layer_types': '%s' is not supported; known: full_attention, sliding_attention",
-          type);
-    c->sliding[i++] = sliding;
+          b, "field 'layer_types': '%s' is not supported; known: full_attention, %s", type, other);
+    is_other[i++] = is;
   }
   return ACCEL_OK;
+}
+
+accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c) {
+  return accel__decoder_read_types(b, c, "sliding_attention", c->sliding);
 }
 
 /* rope[0] from c->rope_otherwise, which takes the place of what config.json leaves out. */
@@ -163,21 +167,40 @@ accel_status accel__decoder_read_two_ropes(accel__build *b, accel__decoder *c, d
 
 typedef struct projections {
   accel__tensor q, k, v;
+  accel__tensor gate; /* of what comes out, behind its sigmoid; -1 none */
 } projections;
+
+/* q and the gate of q_proj [heads, 2, head_dim] rows. */
+static void project_gated(accel__build *b, const accel__decoder *c, accel__tensor x, uint32_t i,
+                          projections *p) {
+  static const accel__activation sigmoid = {.act = ACCEL_PLUGIN_ACT_SIGMOID};
+  const int64_t each = c->head_dim;
+  char name[60];
+  snprintf(name, sizeof name, "layers.%u.self_attn.q_proj", i);
+  p->q = accel__dense_blocks(b, x, c->heads, each, 0, 2 * each, c->qkv_bias, name);
+  p->gate = accel__dense_blocks(b, x, c->heads, each, each, 2 * each, c->qkv_bias, name);
+  p->gate = accel__activate(b, p->gate, &sigmoid);
+}
 
 /* From one qkv_proj [(heads + 2 kv_heads) * head_dim, hidden], or from three weights. */
 static projections project(accel__build *b, const accel__decoder *c, accel__tensor x, uint32_t i) {
   const char *path = "layers.%u.self_attn.%s";
   int64_t q = c->heads * c->head_dim, kv = c->kv_heads * c->head_dim;
+  projections p = {.gate = -1};
   if (c->fused) {
     const char *all = "layers.%u.self_attn.qkv_proj";
-    return (projections){accel__dense_slice(b, x, q, c->qkv_bias, 0, q + 2 * kv, all, i),
-                         accel__dense_slice(b, x, kv, c->qkv_bias, q, q + 2 * kv, all, i),
-                         accel__dense_slice(b, x, kv, c->qkv_bias, q + kv, q + 2 * kv, all, i)};
+    p.q = accel__dense_slice(b, x, q, c->qkv_bias, 0, q + 2 * kv, all, i);
+    p.k = accel__dense_slice(b, x, kv, c->qkv_bias, q, q + 2 * kv, all, i);
+    p.v = accel__dense_slice(b, x, kv, c->qkv_bias, q + kv, q + 2 * kv, all, i);
+    return p;
   }
-  return (projections){accel__dense_layer(b, x, q, c->qkv_bias, -1, NULL, path, i, "q_proj"),
-                       accel__dense_layer(b, x, kv, c->qkv_bias, -1, NULL, path, i, "k_proj"),
-                       accel__dense_layer(b, x, kv, c->qkv_bias, -1, NULL, path, i, "v_proj")};
+  if (c->gated)
+    project_gated(b, c, x, i, &p);
+  else
+    p.q = accel__dense_layer(b, x, q, c->qkv_bias, -1, NULL, path, i, "q_proj");
+  p.k = accel__dense_layer(b, x, kv, c->qkv_bias, -1, NULL, path, i, "k_proj");
+  p.v = accel__dense_layer(b, x, kv, c->qkv_bias, -1, NULL, path, i, "v_proj");
+  return p;
 }
 
 /* The norm of the family with <name>.weight and <name>.bias, as far as it has them. */
@@ -273,6 +296,7 @@ static accel__tensor attention(accel__build *b, const accel__decoder *c, accel__
   accel__tensor y = b->images.blocks && !b->images.text_only
                         ? accel__attend_blocks(b, p.q, p.k, p.v, &how)
                         : accel__attend(b, p.q, p.k, p.v, &how);
+  if (p.gate >= 0) y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, y, p.gate);
   return accel__dense_layer(b, y, c->hidden, c->o_bias, residual, NULL,
                             "layers.%u.self_attn.o_proj", i);
 }
@@ -305,7 +329,8 @@ static accel__tensor layer(accel__build *b, const accel__decoder *c, accel__tens
   /* the last linears add the residual themselves where nothing comes between */
   const bool adds = n->behind_attention == NULL && n->behind_mlp == NULL && c->residual_scale == 0;
   accel__tensor y = layer_norm(b, c, x, n->attention, i);
-  accel__tensor z = attention(b, c, y, adds ? x : -1, i);
+  accel__tensor z = c->delta.on[i] ? accel__delta_layer(b, c, y, adds ? x : -1, i)
+                                   : attention(b, c, y, adds ? x : -1, i);
   if (!adds) z = join(b, c, x, z, n->behind_attention, i);
   if (!c->parallel) y = layer_norm(b, c, z, n->mlp, i);
   x = mlp(b, c, y, adds ? z : -1, i);

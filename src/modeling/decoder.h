@@ -54,6 +54,16 @@ typedef struct accel__experts {
   bool sparse[ACCEL__MAX_LAYERS];
 } accel__experts;
 
+/* Linear attention by the gated delta rule in place of attention (gated_delta.c). */
+typedef struct accel__delta {
+  int64_t heads, v_heads, k_dim, v_dim; /* of q and k, of v; columns of a head of each */
+  int64_t kernel;                       /* rows of the convolution over q, k and v */
+  /* in_proj_qkv, in_proj_z, in_proj_b and in_proj_a; else in_proj_qkvz and in_proj_ba, in which the
+   * parts of each head of q and k lie together */
+  bool apart;
+  bool on[ACCEL__MAX_LAYERS]; /* layers that have it */
+} accel__delta;
+
 /* The defaults of a family's config class, then what config.json says. */
 typedef struct accel__decoder {
   int64_t vocab, hidden, layers, heads, kv_heads, head_dim, inner,
@@ -65,6 +75,7 @@ typedef struct accel__decoder {
   bool fused;          /* qkv_proj and gate_up_proj */
   bool fused_mlp;      /* gate_up_proj alone (GLM) */
   bool even_heads;     /* head_dim is hidden / heads, whatever the config says */
+  bool gated;          /* q_proj has a gate behind each head: what comes out is times its sigmoid */
   bool parallel;       /* the MLP reads what attention reads, and both are added (Cohere) */
   bool bidirectional;  /* no causal mask */
   bool mrope;          /* position_ids have three parts (M-RoPE); rope[0] has its sections */
@@ -90,6 +101,7 @@ typedef struct accel__decoder {
   bool two_ropes;                  /* sliding layers have their own */
   accel__rope rope[2];             /* of full layers, of sliding ones */
   accel__experts experts;
+  accel__delta delta;
 } accel__decoder;
 
 /* A family's model (prefix "model."): read sets *c to the defaults of its config class, then takes
@@ -108,6 +120,9 @@ accel_status accel__decoder_read_switched_window(accel__build *b, accel__decoder
  * layer_types says (Qwen2, Qwen3).
  */
 accel_status accel__decoder_read_upper_window(accel__build *b, accel__decoder *c, int64_t from);
+/* layer_types, where there is one, into is_other[layers]: entries are full_attention or `other`. */
+accel_status accel__decoder_read_types(accel__build *b, const accel__decoder *c, const char *other,
+                                       bool *is_other);
 /* layer_types over what sliding[] holds.  Nothing slides while window is 0. */
 accel_status accel__decoder_read_layer_types(accel__build *b, accel__decoder *c);
 /* rope_parameters or rope_scaling, rope_theta, partial_rotary_factor into rope[0]. */
@@ -120,6 +135,9 @@ accel_status accel__decoder_read_two_ropes(accel__build *b, accel__decoder *c, d
 /* num_experts (or num_local_experts), num_experts_per_tok, norm_topk_prob, moe_intermediate_size,
  * decoder_sparse_step, mlp_only_layers. */
 accel_status accel__decoder_read_experts(accel__build *b, accel__decoder *c);
+/* linear_num_key_heads, linear_num_value_heads, linear_key_head_dim, linear_value_head_dim,
+ * linear_conv_kernel_dim, and the layers by layer_types or full_attention_interval. */
+accel_status accel__decoder_read_delta(accel__build *b, accel__decoder *c);
 /* Inputs and layers, to the rows behind the last norm [T, hidden]; adds the hidden states. */
 accel__tensor accel__decoder_rows(accel__build *b, const accel__decoder *c);
 /* Inputs, layers, heads, entries. */
@@ -128,5 +146,9 @@ accel_status accel__decoder_build(accel__build *b, const accel__decoder *c);
 /* Router and experts of a layer, and the shared expert: [T, hidden] -> [T, hidden] (moe.c). */
 accel__tensor accel__experts_layer(accel__build *b, const accel__decoder *c, accel__tensor x,
                                    uint32_t layer);
+/* Linear attention of a layer, [T, hidden] -> [T, hidden], plus residual (-1: none)
+ * (gated_delta.c). */
+accel__tensor accel__delta_layer(accel__build *b, const accel__decoder *c, accel__tensor x,
+                                 accel__tensor residual, uint32_t layer);
 
 #endif

@@ -279,7 +279,7 @@ accel__tensor accel__dense_slice(accel__build *b, accel__tensor x, int64_t out, 
   return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);
 }
 
-static accel__tensor weight_blocks(accel__build *b, accel_plugin_weight_use use, uint32_t rank,
+accel__tensor accel__weight_blocks(accel__build *b, accel_plugin_weight_use use, uint32_t rank,
                                    const int64_t *dims, int64_t each, int64_t first, int64_t step,
                                    const char *name) {
   const char *found = accel__resolve(b, "%s", name);
@@ -302,10 +302,11 @@ accel__tensor accel__dense_blocks(accel__build *b, accel__tensor x, int64_t bloc
   char full[NAME_MAX_BYTES];
   int64_t dims[2] = {blocks * each, accel__columns(b, x)};
   snprintf(full, sizeof full, "%s.weight", name);
-  accel__tensor w = weight_blocks(b, ACCEL_PLUGIN_USE_LINEAR, 2, dims, each, first, step, full),
+  accel__tensor w = accel__weight_blocks(b, ACCEL_PLUGIN_USE_LINEAR, 2, dims, each, first, step,
+                                         full),
                 c = -1;
   snprintf(full, sizeof full, "%s.bias", name);
-  if (bias) c = weight_blocks(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, each, first, step, full);
+  if (bias) c = accel__weight_blocks(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, each, first, step, full);
   return accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE);
 }
 

@@ -221,6 +221,11 @@ accel__tensor accel__weight_at(accel__build *b, accel_plugin_weight_use use, uin
 accel__tensor accel__weight_rows(accel__build *b, accel_plugin_weight_use use, uint32_t rank,
                                  const int64_t *dims, uint32_t part, uint32_t parts,
                                  const char *name);
+/* dims[0] rows of a stored `name`: `each` from row `first` on, then `each` from `step` rows further
+ * on, and so forth, to its end (dims[0] / each * step rows). */
+accel__tensor accel__weight_blocks(accel__build *b, accel_plugin_weight_use use, uint32_t rank,
+                                   const int64_t *dims, int64_t each, int64_t first, int64_t step,
+                                   const char *name);
 
 /* ---- packed inputs ---- */
 /* lengths [B], input_ids [T] and the space "tokens"; then the optional ones in transformers'

@@ -86,26 +86,10 @@ static accel_status read_config(accel__build *b, mamba *c, int64_t bos, int64_t 
 
 /* ---- weights and states ---- */
 
-static accel_status minus_exp(const void *user, const float *const *parts,
-                              const int64_t *part_elements, uint32_t n_parts, float *out) {
-  (void)user, (void)n_parts;
-  for (int64_t i = 0; i < part_elements[0]; i++) out[i] = -expf(parts[0][i]);
-  return ACCEL_OK;
-}
-
 /* The rates -exp(A_log): [inner, state], or [heads]. */
 static accel__tensor rates(accel__build *b, const mamba *c, uint32_t i) {
-  const char *stored = accel__resolve(b, "layers.%u.mixer.A_log", i);
-  accel__weight_spec spec = {.name = accel__arena_printf(b->arena, "%s.rate", stored),
-                             .use = ACCEL_PLUGIN_USE_PLAIN,
-                             .rank = c->second ? 1 : 2,
-                             .dim = {c->second ? c->heads : c->inner, c->state},
-                             .parts = {stored},
-                             .n_parts = 1,
-                             .derive = minus_exp,
-                             .elementwise = true};
-  if (c->second) spec.dim[1] = 0;
-  return accel__weight(b->p, &spec);
+  const int64_t dims[2] = {c->second ? c->heads : c->inner, c->state};
+  return accel__decay_rates(b, c->second ? 1 : 2, dims, i, "mixer.A_log");
 }
 
 static accel__tensor plain(accel__build *b, int64_t n, uint32_t i, const char *name) {
@@ -114,38 +98,11 @@ static accel__tensor plain(accel__build *b, int64_t n, uint32_t i, const char *n
   return accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, &n, full);
 }
 
-/* A state of "decode", -1 elsewhere. */
-static int32_t state(accel__build *b, uint32_t i, const char *kind_name, int32_t kind,
-                     int64_t heads, int64_t k_dim, int64_t v_dim, int64_t window) {
-  char name[48];
-  if (!b->decoding) return -1;
-  snprintf(name, sizeof name, "layers.%u.%s", i, kind_name);
-  return accel__state(b->p, &(accel_plugin_state){.name = name,
-                                                  .kind = kind,
-                                                  .heads = (int32_t)heads,
-                                                  .k_dim = (int32_t)k_dim,
-                                                  .v_dim = (int32_t)v_dim,
-                                                  .window = (int32_t)window,
-                                                  .share = -1});
-}
-
 /* ---- the mixer ---- */
 
-/* act(conv1d over the row and the kernel-1 before it), each column by itself; the gates are silu
- * whatever hidden_act is. */
+/* The gates are silu whatever hidden_act is. */
 static accel__tensor convolution(accel__build *b, const mamba *c, accel__tensor x, uint32_t i) {
-  char name[60];
-  int64_t columns = accel__columns(b, x), dims[3] = {columns, 1, c->kernel},
-          pads[2] = {c->kernel - 1, 0};
-  snprintf(name, sizeof name, "layers.%u.mixer.conv1d.weight", i);
-  accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_CONV, 3, dims, name);
-  accel__tensor bias = c->conv_bias ? plain(b, columns, i, "conv1d.bias") : -1;
-  accel__attr attr[] = {ACCEL_I(GROUPS, columns), ACCEL_IV(PADS, pads, 2),
-                        ACCEL_I(SPACE, b->space)};
-  accel__with_state(b->p,
-                    state(b, i, "conv", ACCEL_PLUGIN_STATE_CONV, 1, columns, 1, c->kernel - 1));
-  x = accel__node(b->p, ACCEL_PLUGIN_OP_CONV, (accel__tensor[]){x, w, bias}, 3, attr, 3, NULL, 1);
-  return accel__activate(b, x, &c->act);
+  return accel__causal_conv(b, x, c->kernel, c->conv_bias, &c->act, i, "mixer.conv1d");
 }
 
 static accel__tensor scan(accel__build *b, const mamba *c, const accel__tensor *in, uint32_t i) {
@@ -156,8 +113,7 @@ static accel__tensor scan(accel__build *b, const mamba *c, const accel__tensor *
   if (c->second && c->dt_min > 0) attr[n++] = ACCEL_F(DT_MIN, c->dt_min);
   if (c->second && isfinite(c->dt_max)) attr[n++] = ACCEL_F(DT_MAX, c->dt_max);
   int64_t heads = c->second ? c->heads : c->inner;
-  accel__with_state(
-      b->p, state(b, i, "ssm", ACCEL_PLUGIN_STATE_SSM, heads, c->inner / heads, c->state, 0));
+  accel__with_state(b->p, accel__recurrent_state(b, i, heads, c->inner / heads, c->state));
   return accel__node(b->p, ACCEL_PLUGIN_OP_SELECTIVE_SCAN, in, 8, attr, n, NULL, 1);
 }
 

@@ -147,6 +147,8 @@ const char *accel__model_task(const char *class_name) {
       {"LlavaForConditionalGeneration", "image-text-to-text"},
       {"LlavaNextForConditionalGeneration", "image-text-to-text"},
       {"Mistral3ForConditionalGeneration", "text-generation"},
+      {"Qwen3_5ForConditionalGeneration", "text-generation"},
+      {"Qwen3_5MoeForConditionalGeneration", "text-generation"},
       {"Qwen2VLForConditionalGeneration", "image-text-to-text"},
       {"Qwen2_5_VLForConditionalGeneration", "image-text-to-text"},
       {"Qwen3VLForConditionalGeneration", "image-text-to-text"},

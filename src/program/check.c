@@ -39,7 +39,7 @@ static bool takes_any_dtype(int op) {
 
 static bool takes_state(int op) {
   return op == ACCEL_PLUGIN_OP_ATTENTION || op == ACCEL_PLUGIN_OP_CONV ||
-         op == ACCEL_PLUGIN_OP_SELECTIVE_SCAN;
+         op == ACCEL_PLUGIN_OP_SELECTIVE_SCAN || op == ACCEL_PLUGIN_OP_GATED_DELTA_RULE;
 }
 
 static bool is_index_operand(const char *name) {

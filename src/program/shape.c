@@ -500,6 +500,33 @@ bool accel__shape_SELECTIVE_SCAN(accel__infer *c) {
   return result_like(c, x);
 }
 
+bool accel__shape_GATED_DELTA_RULE(accel__infer *c) {
+  const accel_plugin_tensor *q = accel__operand_at(c, 0), *v = accel__operand_at(c, 2),
+                            *g = accel__operand_at(c, 3);
+  const int64_t heads = accel__attr_int(c, ACCEL_PLUGIN_ATTR_HEADS, 0),
+                space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_SPACE, -1);
+  int64_t k_cols, v_cols, v_heads;
+  for (uint32_t i = 0; i < 5; i++)
+    if (!accel__expect_rank(c, i, 2)) return false;
+  if (!expect_space(c, ACCEL_PLUGIN_ATTR_SPACE, space)) return false;
+  const accel__dim rows = q->dim[0];
+  if (!accel__dims_equal(c->p, rows, space_rows(c, space)))
+    return accel__wrong(c, "dim 0 of q is not the row count of its space");
+  if (!constant_dim(c, 0, q->dim[1], &k_cols) || !constant_dim(c, 2, v->dim[1], &v_cols) ||
+      !constant_dim(c, 3, g->dim[1], &v_heads))
+    return false;
+  if (heads < 1 || k_cols < 1 || v_cols < 1 || v_heads < 1 || k_cols % heads != 0 ||
+      v_heads % heads != 0 || v_cols % v_heads != 0)
+    return accel__wrong(c,
+                        "%lld heads do not divide q's %lld columns and g's %lld, or g's v's %lld",
+                        (long long)heads, (long long)k_cols, (long long)v_heads, (long long)v_cols);
+  if (!expect_2(c, 1, rows, q->dim[1]) || !expect_2(c, 2, rows, v->dim[1]) ||
+      !expect_2(c, 3, rows, g->dim[1]) || !expect_2(c, 4, rows, g->dim[1]))
+    return false;
+  accel__result(c, 0, v->dtype, 2, v->dim, v->space);
+  return true;
+}
+
 bool accel__shape_LOW_RANK(accel__infer *c) {
   const accel_plugin_tensor *y = accel__operand_at(c, 0), *x = accel__operand_at(c, 1);
   const int64_t space = accel__attr_int(c, ACCEL_PLUGIN_ATTR_SPACE, -1);

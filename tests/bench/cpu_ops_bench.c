@@ -144,13 +144,17 @@ static void fill(operand *o, uint32_t seed) {
   }
 }
 
-/* The rates of a scan must be negative, or its state grows beyond all bounds. */
+/* The rates of a scan must be negative, and so the logarithms of a delta rule's decays, or their
+ * states grow beyond all bounds. */
 static void fill_all(bench_case *c) {
   for (uint32_t i = 0; i < c->n; i++)
     if (c->in[i].kind != '-') fill(&c->in[i], i + 1);
-  operand *a = &c->in[2];
-  for (int64_t i = 0; c->op == ACCEL_PLUGIN_OP_SELECTIVE_SCAN && i < a->elements; i++)
+  const bool delta = c->op == ACCEL_PLUGIN_OP_GATED_DELTA_RULE;
+  operand *a = &c->in[delta ? 3 : 2];
+  for (int64_t i = 0; (delta || c->op == ACCEL_PLUGIN_OP_SELECTIVE_SCAN) && i < a->elements; i++)
     ((float *)a->data)[i] = -1.0f - 0.5f * ((float *)a->data)[i];
+  for (int64_t i = 0; delta && i < c->in[4].elements; i++)
+    ((float *)c->in[4].data)[i] = 0.5f + 0.5f * ((float *)c->in[4].data)[i];
 }
 
 /* ---- a case on a plugin ---- */

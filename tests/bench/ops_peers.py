@@ -129,6 +129,16 @@ def scan(t, a):
     return version1 if a["version"][0] == 1 else version2
 
 
+def delta(t, a):
+    """As transformers runs prompts without fla."""
+    from transformers.models.qwen3_next import modeling_qwen3_next as theirs
+    q, k, v, g, beta = t
+    heads, rows = a["heads"][0], q.shape[0]
+    shaped = [x.view(1, rows, n, -1) for x, n in ((q, heads), (k, heads), (v, g.shape[1]))]
+    decay, rate = (-1.0 - 0.5 * g)[None], torch.sigmoid(beta)[None]
+    return lambda: theirs.torch_chunk_gated_delta_rule(*shaped, g=decay, beta=rate, use_qk_l2norm_in_kernel=True)
+
+
 def binary(t, a):
     kind = a["kind"][0]
     if kind == 8:
@@ -175,7 +185,7 @@ def slices(t, a):
 
 
 OPS = {
-    "CONV": conv, "CONV_TRANSPOSE": conv_transpose, "POOL": pool, "RESIZE": resize, "GROUP_NORM": group_norm, "SELECTIVE_SCAN": scan,
+    "CONV": conv, "CONV_TRANSPOSE": conv_transpose, "POOL": pool, "RESIZE": resize, "GROUP_NORM": group_norm, "SELECTIVE_SCAN": scan, "GATED_DELTA_RULE": delta,
     "TRANSPOSE": lambda t, a: lambda: t[0].permute(a["perm"]).contiguous(),
     "CONCAT": lambda t, a: lambda: torch.cat(t, a["axis"][0]),
     "SLICE": slices,

@@ -15,7 +15,7 @@ DEFINITIONS = os.path.join(HERE, "..", "..", "include", "accel", "ops.def")
 CASES = ["linear.glu_gate_last_silu", "matmul.trans_b_scale", "attention.plain", "rope.half", "norm.layer_plain", "norm.rms_gemma", "group_norm.plain",
          "conv.rows_causal", "conv.uneven_pads", "conv_transpose.sound", "gather.rows", "scatter_rows.add", "binary.add", "binary.div", "unary.gelu_large",
          "unary.silu_large", "unary.tanh_large", "unary.cos_large", "cast.f32_i32", "softmax.axis-1", "reduce.mean_fixed", "reduce.argmax_fixed", "topk.k4", "moe.plain",
-         "selective_scan.mamba_bare", "pool.sound", "resize.sound_linear_align0", "transpose.0213", "slice.middle", "broadcast.plain",
+         "selective_scan.mamba_bare", "gated_delta_rule.bare", "pool.sound", "resize.sound_linear_align0", "transpose.0213", "slice.middle", "broadcast.plain",
          "concat.last", "pad.zero"]
 
 

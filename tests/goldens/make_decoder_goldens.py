@@ -79,13 +79,14 @@ def load(directory, cls, attention="eager", **extra):
     return model.eval()
 
 
-def make(name, config, classes, length=11, cases=("single", "right", "left"), positions=None, after=None, attention="eager", **how):
+def make(name, config, classes, also=(), length=11, cases=("single", "right", "left"), positions=None, after=None, attention="eager", **how):
+    """also: classes that read the same files by another config class."""
     directory = ROOT / name
     common.write_model(directory, config, classes, **how)
     if after is not None:
         after(directory)
     lines = []
-    for cls in classes:
+    for cls in [*classes, *also]:
         model = load(directory, cls, attention)
         head = cls.endswith("SequenceClassification")
         for case in cases if cls == classes[0] else ("right", "left") if head else ("right",):
@@ -601,9 +602,49 @@ def mamba_fixtures():
     yield "mamba2_limits", dict(config=limited, classes=["Mamba2ForCausalLM"], cases=("single",))
 
 
+def delta_fixtures():
+    """Gated DeltaNet: states that fade slowly, and texts longer than the chunks of the rule (64 in transformers).  The eps of norms is large, as what
+    the rule gives may be next to nothing, which its norm magnifies, and roundings with it."""
+    def fades(*more):
+        def after(directory):
+            path = directory / "model.safetensors"
+            tensors = common.load_file(path)
+            for key, value in tensors.items():
+                common.seed(key)
+                if key.endswith("A_log"):
+                    tensors[key] = torch.log(0.01 + 1.5 * torch.rand(value.shape)).to(value.dtype)
+                elif key.endswith("norm.weight") and not key.endswith("linear_attn.norm.weight"):
+                    tensors[key] = value - 1.0  # these are added to 1
+            save_file(tensors, path, metadata={"format": "pt"})
+            for step in more:
+                step(directory)
+        return after
+
+    delta = {**BASE, "num_hidden_layers": 4, "head_dim": 8, "linear_num_key_heads": 2, "linear_num_value_heads": 4, "linear_key_head_dim": 6,
+             "linear_value_head_dim": 5, "rms_norm_eps": 1e-2}
+    moe = {"num_experts": 5, "num_experts_per_tok": 3, "moe_intermediate_size": 11, "shared_expert_intermediate_size": 13}
+    split = split_experts("gate_proj", "up_proj", "down_proj")
+    yield "qwen3_next", dict(config=T.Qwen3NextConfig(**delta, **moe, decoder_sparse_step=2), classes=classes_of("Qwen3Next", HEADS[:3]), length=13, after=fades(split))
+    types = ["full_attention", "linear_attention", "linear_attention"]
+    odd = T.Qwen3NextConfig(**{**delta, **moe, "num_hidden_layers": 3, "layer_types": types, "linear_num_key_heads": 3, "linear_num_value_heads": 3,
+                               "linear_key_head_dim": 9, "linear_value_head_dim": 7, "linear_conv_kernel_dim": 3, "mlp_only_layers": [1], "norm_topk_prob": False,
+                               "attention_bias": True, "tie_word_embeddings": True, "hidden_act": "gelu", "rms_norm_eps": 5e-3, "max_position_embeddings": 200,
+                               "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}})
+    yield "qwen3_next_odd", dict(config=odd, classes=["Qwen3NextForCausalLM", "Qwen3NextForQuestionAnswering"], cases=("single",), length=141, dtype=torch.bfloat16, after=fades())
+    text = T.Qwen3_5TextConfig(**{**delta, "full_attention_interval": 2, "num_hidden_layers": 3, "max_position_embeddings": 100})
+    yield "qwen3_5_text", dict(config=text, classes=["Qwen3_5ForCausalLM", "Qwen3_5TextForSequenceClassification"], cases=("single", "left"), length=75, after=fades())
+    seen = dict(depth=1, hidden_size=8, intermediate_size=9, num_heads=2, patch_size=2, out_hidden_size=24, num_position_embeddings=4)
+    ids = dict(image_token_id=63, video_token_id=64, vision_start_token_id=65, vision_end_token_id=66)
+    whole = T.Qwen3_5Config(text_config={**delta, "num_hidden_layers": 2, "full_attention_interval": 2, "tie_word_embeddings": True}, vision_config=seen, num_labels=3, tie_word_embeddings=True, **ids)
+    heads = ["ForConditionalGeneration", "Model", "ForSequenceClassification", "ForTokenClassification"]
+    yield "qwen3_5", dict(config=whole, classes=["Qwen3_5" + h for h in heads], also=["Qwen3_5ForCausalLM"], length=19, after=fades())
+    experts = T.Qwen3_5MoeConfig(text_config={**delta, **moe, "num_hidden_layers": 2, "full_attention_interval": 2}, vision_config=seen, **ids)
+    yield "qwen3_5_moe", dict(config=experts, classes=["Qwen3_5MoeForConditionalGeneration"], also=["Qwen3_5MoeForCausalLM"], cases=FORWARD, length=17, after=fades())
+
+
 GROUPS = (llama_fixtures, pad_fixtures, mistral_fixtures, qwen_fixtures, gemma_fixtures, phi3_fixtures, moe_fixtures, gpt_fixtures,
           granite_moe_fixtures, gpt_oss_fixtures, olmo_fixtures, granite_fixtures, smollm3_fixtures, cohere_fixtures, glm_fixtures, ministral_fixtures, internlm3_fixtures, stablelm_fixtures,
-          starcoder2_fixtures, phi_fixtures, old_gpt_fixtures, t5_fixtures, bart_fixtures, mamba_fixtures)
+          starcoder2_fixtures, phi_fixtures, old_gpt_fixtures, t5_fixtures, bart_fixtures, mamba_fixtures, delta_fixtures)
 
 
 def main(wanted):

@@ -24,7 +24,7 @@ CASES = {"greedy": dict(max_new_tokens=32), "batch": dict(max_new_tokens=16), "b
          "pads": dict(max_new_tokens=27, no_repeat_ngram_size=1)}
 PAD = 0
 ATTENTION = {"falcon_alibi": "sdpa"}  # eager adds ALiBi twice in transformers 5.23
-EXPERTS = {cls: {"experts_implementation": "eager"} for cls in ("MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "GraniteMoeForCausalLM",
+EXPERTS = {cls: {"experts_implementation": "eager"} for cls in ("MixtralForCausalLM", "Qwen2MoeForCausalLM", "Qwen3MoeForCausalLM", "Qwen3NextForCausalLM", "GraniteMoeForCausalLM",
                                                                         "GptOssForCausalLM")}  # others want rows of 16 bytes
 
 
@@ -43,7 +43,7 @@ LEFT_OUT = ("mamba2_limits",)
 # Whose steps differ from those of another fixture in nothing that a state or a position has to do with.
 ALIKE = ("olmo3_old", "granite_plain", "smollm3_sliding", "cohere_plus", "cohere2_old", "glm4_whole", "ministral3_silent", "stablelm_parallel", "starcoder2_plain",
          "phi_norms", "gptj_tied", "gpt_neo_local", "mpt_clip", "internlm3", "gpt_oss_silent", "gpt_oss_mxfp4",
-         "granitemoeshared")
+         "granitemoeshared", "qwen3_5_moe", "qwen3_5_text")
 # Rotations that follow the longest of a padded batch: there a row depends on its company, here it never does.
 ALONE = ("llama_rope_dynamic", "llama_rope_longrope", "phi3_long")
 LENGTHS = {"greedy": (7,), "batch": (9, 4, 6), "beam": (7,), "pads": (1, 2)}
@@ -228,7 +228,7 @@ def main(wanted):
     lines = listing.read_text().splitlines() if listing.exists() else []
     for name, cls in fixtures():
         if not wanted or name in wanted:
-            lines = [l for l in lines if l.split()[0] != name] + make(name, cls)
+            lines = [l for l in lines if l.split()[::2] != [name, cls]] + make(name, cls)
             listing.write_text("\n".join(sorted(lines)) + "\n")
             print(name, file=sys.stderr)
 

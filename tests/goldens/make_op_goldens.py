@@ -25,7 +25,7 @@ from safetensors.numpy import save_file
 
 from op_goldens import (ACT, ALPHA, BETA, BINARY, CONV, EMBEDDING, KIND, LINEAR, MOE, OPS, PLAIN, ROOT, UNARY, Random, act_attrs, act_fn, add, cases, d,
                         dims, f32, tensors)
-from op_goldens_attention import attention_cases, rope_cases, scan_cases
+from op_goldens_attention import attention_cases, delta_cases, rope_cases, scan_cases
 
 OUT = os.path.join(ROOT, "tests", "fixtures", "ops")
 
@@ -476,7 +476,7 @@ def check_coverage():
 
 def main():
     for make in (unary_cases, binary_cases, linear_cases, matmul_cases, moe_cases, attention_cases, rope_cases, norm_cases, group_norm_cases, conv_cases,
-                 conv_transpose_cases, pool_cases, resize_cases, table_cases, softmax_cases, reduce_cases, topk_cases, scan_cases, view_cases):
+                 conv_transpose_cases, pool_cases, resize_cases, table_cases, softmax_cases, reduce_cases, topk_cases, scan_cases, delta_cases, view_cases):
         make()
     check_coverage()
     os.makedirs(OUT, exist_ok=True)

@@ -76,6 +76,8 @@ CONTRACTIONS = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)"
 O200K = (r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+" + CONTRACTIONS + "?|"
          r"[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*" + CONTRACTIONS + "?|"
          r"\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+")
+# PRETOKENIZE_REGEX of transformers' tokenization_qwen3_5.py: Qwen2's with marks beside letters
+QWEN3_5 = (CONTRACTIONS + r"|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+")
 BERT = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
 ROBERTA = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
 
@@ -187,9 +189,18 @@ def bpe_prefix_space():
     return tok
 
 
-def bpe_split():
+def split_byte_level(pattern):
     tok = byte_level(normalizers.NFC(), ["<|endoftext|>"], add_prefix_space=False, use_regex=False)
-    tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(O200K), "isolated"), tok.pre_tokenizer])
+    tok.pre_tokenizer = pre_tokenizers.Sequence([pre_tokenizers.Split(Regex(pattern), "isolated"), tok.pre_tokenizer])
+    return tok
+
+
+def bpe_qwen3_5():
+    return split_byte_level(QWEN3_5)
+
+
+def bpe_split():
+    tok = split_byte_level(O200K)
     tok.post_processor = processors.ByteLevel(trim_offsets=False)
     state = json.loads(tok.to_str())
     state["model"]["ignore_merges"] = True
@@ -291,7 +302,7 @@ def unigram_deberta():
 
 
 FIXTURES = [wordpiece_uncased, wordpiece_cased, wordpiece_accents, wordpiece_kept_accents, wordpiece_mpnet, wordpiece_sequence, wordlevel_nfd,
-            wordlevel_nfc, wordlevel_nfkd, bpe_roberta, bpe_modernbert, bpe_prefix_space, bpe_split, bpe_suffix, bpe_prefix, bpe_llama, unigram_xlmr,
+            wordlevel_nfc, wordlevel_nfkd, bpe_roberta, bpe_modernbert, bpe_prefix_space, bpe_qwen3_5, bpe_split, bpe_suffix, bpe_prefix, bpe_llama, unigram_xlmr,
             unigram_albert, unigram_deberta]
 
 

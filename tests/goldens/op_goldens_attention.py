@@ -1,4 +1,4 @@
-"""Golden cases of attention, rope and selective_scan (see make_op_goldens.py)."""
+"""Golden cases of attention, rope, selective_scan and gated_delta_rule (see make_op_goldens.py)."""
 import math
 
 import numpy as np
@@ -312,3 +312,67 @@ def scan_cases():
     add("SELECTIVE_SCAN", "mamba2_static", [[x[:4], dt[:4], a, b[:4], c[:4], dd, None, bias]] * 2, [[first], [first]],
         {"version": 2, "groups": groups, "dt_softplus": 1, "space": 0, "state_static": 1}, "iiwiiw-w", space=sp, spaces=[{"ragged": True}],
         lengths=[{0: [4]}, {0: [4]}], state={"kind": 4, "heads": heads, "k_dim": p, "v_dim": n, "window": 0}, sequences=[[5], [5]])
+
+
+def delta_rows(q, k, v, g, beta, heads, eps=0.0, scale=None, s=None):
+    """As torch_recurrent_gated_delta_rule of modeling_qwen3_next.py, in double precision."""
+    t, v_heads = g.shape
+    dk, dv = q.shape[1] // heads, v.shape[1] // v_heads
+    q, k = (d(x).reshape(t, heads, dk) for x in (q, k))
+    if eps:
+        q, k = (x * torch.rsqrt((x * x).sum(-1, keepdim=True) + eps) for x in (q, k))
+    q, k = (x.repeat_interleave(v_heads // heads, 1) for x in (q * (scale or dk ** -0.5), k))
+    v = d(v).reshape(t, v_heads, dv)
+    s = torch.zeros(v_heads, dk, dv, dtype=torch.float64) if s is None else s.clone()
+    out = []
+    for i in range(t):
+        s = s * d(g[i]).exp()[:, None, None]
+        change = (v[i] - (s * k[i][:, :, None]).sum(1)) * d(beta[i])[:, None]
+        s = s + k[i][:, :, None] * change[:, None, :]
+        out.append((s * q[i][:, :, None]).sum(1).reshape(-1))
+    return torch.stack(out), s
+
+
+def check_delta(ins, heads, y):
+    """Both functions of transformers, which compute in fp32 and always normalise, agree."""
+    from transformers.models.qwen3_next import modeling_qwen3_next as theirs
+    q, k, v, g, beta = ins
+    t, v_heads = g.shape
+    shaped = [x.reshape(1, t, n, -1) for x, n in ((q, heads), (k, heads), (v, v_heads))]
+    for rule in (theirs.torch_recurrent_gated_delta_rule, theirs.torch_chunk_gated_delta_rule):
+        out, _ = rule(*shaped, g=g[None], beta=beta[None], use_qk_l2norm_in_kernel=True)
+        assert (d(out).reshape(t, -1) - y).abs().max() < 1e-5, rule
+
+
+def delta_cases():
+    r = Random("delta")
+
+    def inputs(t, heads, v_heads, dk, dv):
+        return [r.f(t, heads * dk), r.f(t, heads * dk), r.f(t, v_heads * dv), -F.softplus(r.f(t, v_heads)), torch.sigmoid(r.f(t, v_heads))]
+
+    cut = lambda ins, first, n: [x[first:first + n] for x in ins]
+    eps = f32(1e-6)
+    one = dict(space=[0] * 5, spaces=[{"ragged": True}])
+    for name, lens, heads, v_heads, dk, dv in (("shared", [70, 1, 9], 2, 4, 12, 10), ("block", [19], 1, 2, 64, 64), ("wide", [5], 1, 1, 131, 37)):
+        ins = inputs(sum(lens), heads, v_heads, dk, dv)
+        y = torch.cat([delta_rows(*cut(ins, sum(lens[:i]), n), heads, eps)[0] for i, n in enumerate(lens)])
+        check_delta(cut(ins, 0, lens[0]), heads, y[:lens[0]])
+        add("GATED_DELTA_RULE", name, ins, [y], {"heads": heads, "eps": eps, "space": 0}, lengths={0: lens}, **one)
+    ins = inputs(21, 3, 3, 7, 5)
+    ins[0], ins[1] = 0.2 * ins[0], 0.2 * ins[1]  # longer ones make the state grow
+    scale = f32(0.7)
+    add("GATED_DELTA_RULE", "bare", ins, [delta_rows(*ins, 3, 0.0, scale)[0]], {"heads": 3, "scale": scale, "space": 0}, lengths={0: [21]}, **one)
+    heads, v_heads, dk, dv = 2, 6, 9, 11
+    two = [inputs(27, heads, v_heads, dk, dv), inputs(20, heads, v_heads, dk, dv)]
+    whole = [delta_rows(*x, heads, eps)[0] for x in two]
+    state = {"kind": 4, "heads": v_heads, "k_dim": dk, "v_dim": dv, "window": 0}
+    steps = [(9, 17), (1, 1), (17, 2)]  # rows of either sequence
+    runs, outs, at = [], [], [0, 0]
+    for n in steps:
+        runs.append([torch.cat(x) for x in zip(*(cut(two[i], at[i], n[i]) for i in range(2)))])
+        outs.append([torch.cat([whole[i][at[i]:at[i] + n[i]] for i in range(2)])])
+        at = [a + b for a, b in zip(at, n)]
+    attrs = {"heads": heads, "eps": eps, "space": 0}
+    add("GATED_DELTA_RULE", "state", runs, outs, attrs, lengths=[{0: list(n)} for n in steps], state=state, sequences=[[5, 8]] * 3, **one)
+    ins = cut(two[0], 0, 4)
+    add("GATED_DELTA_RULE", "static", [ins] * 2, [[whole[0][:4]]] * 2, {**attrs, "state_static": 1}, lengths=[{0: [4]}] * 2, state=state, sequences=[[5]] * 2, **one)

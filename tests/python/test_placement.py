@@ -138,7 +138,7 @@ def say(path, device):
 
 class Sessions(unittest.TestCase):
     def test_as_one_device(self):
-        for name in ("llama", "mamba"):
+        for name in ("llama", "mamba", "qwen3_5"):
             path = os.path.join(MODELS, name)
             with model(path, "cpu") as whole, model(path, "cpu=0-0+cpu=1-1") as cut:
                 self.assertEqual(talk(whole), talk(cut))

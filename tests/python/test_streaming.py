@@ -589,14 +589,14 @@ class Fixtures(unittest.TestCase):
 
     def test_families(self):
         for name in ("albert", "bart", "bert", "bert_fp16", "bloom", "camembert", "clip", "deberta_v3", "distilbert", "falcon", "gemma2", "gpt_neox", "llama_sharded",
-                     "m2m_100", "mamba", "modernbert", "mpnet", "mt5", "nomic_bert", "opt", "phi3", "qwen2", "qwen3_moe", "generate_t5"):
+                     "m2m_100", "mamba", "modernbert", "mpnet", "mt5", "nomic_bert", "opt", "phi3", "qwen2", "qwen3_moe", "qwen3_next", "generate_t5"):
             with self.subTest(model=name):
                 streaming = self.streamed(name).streaming
                 self.assertIsNotNone(streaming)
                 self.assertGreater(streaming["read_per_run"], 0)
 
     def test_generation(self):
-        for name in ("generate_t5", "generate_t5_gated", "generate_bart", "generate_marian", "llama_tied", "qwen3_moe", "gpt2", "bloom", "mamba"):
+        for name in ("generate_t5", "generate_t5_gated", "generate_bart", "generate_marian", "llama_tied", "qwen3_moe", "qwen3_next", "gpt2", "bloom", "mamba"):
             with self.subTest(model=name):
                 whole, model = accel.Model(os.path.join(MODELS, name), device="cpu"), self.streamed(name)
                 self.assertIsNone(whole.streaming)

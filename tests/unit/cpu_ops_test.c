@@ -1,5 +1,5 @@
-/* cpu_ops_test.c - the kernels of folds, elementwise ops, resizing, norms and scans (ops.h) on
- * every instruction set of this machine against plain loops in double. */
+/* cpu_ops_test.c - the kernels of folds, elementwise ops, resizing, norms, scans and delta
+ * rules (ops.h) on every instruction set of this machine against plain loops in double. */
 #include "cpu_ops_operands.h"
 
 /* ---- folds ---- */
@@ -223,6 +223,83 @@ static void test_scan(void) {
   }
 }
 
+/* ---- delta rule ---- */
+
+/* One row of a head in double: s[dk][dv] moves on, y[dv] is the result. */
+static void delta_row(const cpu_delta *g, int64_t r, int64_t dv, double *s, double *y) {
+  const float *q = g->q + r * g->ldq, *k = g->k + r * g->ldk;
+  const double keep = exp((double)g->g[r * g->ldg]);
+  double kk = g->eps, qq = g->eps;
+  for (int64_t i = 0; i < g->dk; i++) kk += (double)k[i] * k[i], qq += (double)q[i] * q[i];
+  const double by_k = g->eps > 0 ? 1 / sqrt(kk) : 1,
+               by_q = g->eps > 0 ? g->scale / sqrt(qq) : g->scale;
+  for (int64_t c = 0; c < dv; c++) {
+    double known = 0;
+    for (int64_t i = 0; i < g->dk; i++) known += (s[i * dv + c] *= keep) * k[i] * by_k;
+    const double change = g->beta[r * g->ldbeta] * (g->v[r * g->ldv + c] - known);
+    y[c] = 0;
+    for (int64_t i = 0; i < g->dk; i++)
+      y[c] += (s[i * dv + c] += k[i] * by_k * change) * q[i] * by_q;
+  }
+}
+
+enum { DELTA_K = 40, DELTA_V = 150 };
+
+/* Columns from `first` on, as a task of the launch has them. */
+static void check_delta(cpu_delta *g, int64_t first, int64_t dv, const float *v, float *y,
+                        const float *state, float *next) {
+  static double s[DELTA_K * DELTA_V], sum[DELTA_V];
+  for (int64_t i = 0; i < g->dk * dv; i++) s[i] = state ? state[i] : 0.0f;
+  for (int64_t i = 0; i < g->dk * dv; i++) next[i] = 7.0f;
+  g->v = v + first;
+  g->y = y + first;
+  g->current = state ? state + first : NULL;
+  if (g->next) g->next = next + first;
+  kernels.delta(g, dv - first, guard(cpu_delta_floats(g->dk, dv - first, kernels.vector)));
+  g->v = v;
+  for (int64_t r = 0; r < g->rows; r++) {
+    delta_row(g, r, dv, s, sum);
+    for (int64_t c = first; c < dv; c++)
+      check("delta", y[r * dv + c], sum[c], 1e-5 * (1 + fabs(sum[c])));
+  }
+  for (int64_t i = 0; i < g->dk * dv; i++) { /* the columns before are another task's */
+    const bool written = g->next && i % dv >= first;
+    check("delta state", next[i], written ? s[i] : 7.0, 1e-5 * (1 + fabs(s[i])));
+  }
+}
+
+static void test_delta(void) {
+  for (int round = 0; round < 40; round++) {
+    const int64_t dk = pick(1, DELTA_K), block = CPU_DELTA_VECTORS * kernels.vector,
+                  dv = round % 4 ? pick(1, DELTA_V) : block, apart = round % 2,
+                  rows = round % 3 ? pick(0, 3) : pick(10, 50);
+    cpu_delta g = {.ldq = dk + apart,
+                   .ldk = dk + 2 * apart,
+                   .ldv = dv,
+                   .ldg = 1 + apart,
+                   .ldbeta = 1,
+                   .ldy = dv,
+                   .rows = rows,
+                   .dk = dk,
+                   .lds = dv,
+                   .eps = round % 7 ? 1e-6f : 0.0f,
+                   .scale = 0.3f};
+    float *fade = filled(rows * g.ldg), *beta = filled(rows), *k = filled(rows * g.ldk),
+          *state = round % 3 == 1 ? NULL : filled(dk * dv), *next = guard(dk * dv);
+    for (int64_t i = 0; i < rows * g.ldg; i++) fade[i] = -fabsf(fade[i]);
+    for (int64_t i = 0; i < rows; i++) beta[i] = fabsf(beta[i]);
+    for (int64_t i = 0; i < rows * g.ldk; i++) k[i] *= g.eps > 0 ? 1.0f : 0.2f;
+    g.q = filled(rows * g.ldq);
+    g.k = k;
+    g.g = fade;
+    g.beta = beta;
+    g.next = round % 4 == 3 ? NULL : next;
+    check_delta(&g, dv > 4 && round % 5 == 0 ? dv / 2 : 0, dv, filled(rows * dv), guard(rows * dv),
+                state, next);
+    release();
+  }
+}
+
 /* ---- every instruction set ---- */
 
 TEST(folds)
@@ -231,12 +308,14 @@ TEST(elementwise)
 TEST(resize)
 TEST(group_norm)
 TEST(scan)
+TEST(delta)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(all_folds),       cmocka_unit_test(all_softmax),
       cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
       cmocka_unit_test(all_group_norm),  cmocka_unit_test(all_scan),
+      cmocka_unit_test(all_delta),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -38,6 +38,8 @@ static const char *const models[][2] = {
     {"mixtral", "MixtralForCausalLM"},
     {"qwen2_moe", "Qwen2MoeForCausalLM"},
     {"qwen3_moe", "Qwen3MoeForCausalLM"},
+    {"qwen3_next", "Qwen3NextForCausalLM"},
+    {"qwen3_5", "Qwen3_5ForConditionalGeneration"},
     {"gpt_oss", "GptOssForCausalLM"},
     {"olmo3", "Olmo3ForCausalLM"},
     {"cohere2", "Cohere2ForCausalLM"},

@@ -391,6 +391,24 @@ static void test_moe_scan(void **state) {
           "c should be [T,3]");
 }
 
+static void test_delta_rule(void **state) {
+  (void)state;
+  accel__tensor q = row("T,6"), v = row("T,20"), g = row("T,4");
+  accel__attr space = ACCEL_I(SPACE, tokens), two = ACCEL_I(HEADS, 2);
+  expect_text(NODE(GATED_DELTA_RULE, IN(q, q, v, g, g), ATTR(space, two), NULL, 1), "[T,20]");
+  refused(NODE(GATED_DELTA_RULE, IN(q, row("T,8"), v, g, g), ATTR(space, two), NULL, 1),
+          "k should be [T,6]");
+  refused(NODE(GATED_DELTA_RULE, IN(q, q, v, g, row("T,2")), ATTR(space, two), NULL, 1),
+          "beta should be [T,4]");
+  refused(NODE(GATED_DELTA_RULE, IN(q, q, v, g, g), ATTR(space), NULL, 1),
+          "0 heads do not divide q's 6 columns and g's 4, or g's v's 20");
+  refused(NODE(GATED_DELTA_RULE, IN(q, q, row("T,18"), g, g), ATTR(space, two), NULL, 1),
+          "or g's v's 18");
+  refused(NODE(GATED_DELTA_RULE, IN(f("H,6"), f("H,6"), f("H,20"), f("H,4"), f("H,4")),
+               ATTR(space, two), NULL, 1),
+          "not the row count of its space");
+}
+
 static void test_fixed_space(void **state) {
   (void)state;
   accel__dim rows = accel__dim_op(p, ACCEL_PLUGIN_DIM_MUL, B, accel__const_dim(p, 49));
@@ -414,19 +432,13 @@ static void test_all_seen(void **state) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 int main(void) {
   const struct CMUnitTest tests[] = {
-      TEST(test_linear),
-      TEST(test_matmul),
-      TEST(test_attention),
-      TEST(test_attention_state),
-      TEST(test_rope_norm),
-      TEST(test_conv),
-      TEST(test_rows),
-      TEST(test_elementwise),
-      TEST(test_views),
-      TEST(test_moe_scan),
-      TEST(test_low_rank),
-      TEST(test_fixed_space),
-      cmocka_unit_test(test_all_seen),
+      TEST(test_linear),      TEST(test_matmul),
+      TEST(test_attention),   TEST(test_attention_state),
+      TEST(test_rope_norm),   TEST(test_conv),
+      TEST(test_rows),        TEST(test_elementwise),
+      TEST(test_views),       TEST(test_moe_scan),
+      TEST(test_delta_rule),  TEST(test_low_rank),
+      TEST(test_fixed_space), cmocka_unit_test(test_all_seen),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -285,6 +285,7 @@ static void test_corpus(void **state) { /* the generator itself: every code poin
   X(bpe_roberta) \
   X(bpe_modernbert) \
   X(bpe_prefix_space) \
+  X(bpe_qwen3_5) \
   X(bpe_split) \
   X(bpe_suffix) \
   X(bpe_prefix) \

@@ -309,6 +309,7 @@ typedef struct cpu_kernels {
   cpu_resize_fn *resize;
   cpu_group_norm_fn *group_norm;
   cpu_scan_fn *scan;
+  cpu_delta_fn *delta;
   cpu_lora_shrink_fn *lora_shrink;
   cpu_lora_expand_fn *lora_expand;
   cpu_lora_shrink_f16_fn *lora_shrink_f16;

@@ -247,6 +247,28 @@ typedef struct cpu_scan {
 /* Columns [0, cols), cols <= vector; workspace: 2 * n * vector floats. */
 typedef void cpu_scan_fn(const cpu_scan *g, int64_t cols, float *workspace);
 
+/* ---- delta rule ---- */
+
+enum { CPU_DELTA_ROWS = 16, CPU_DELTA_VECTORS = 4 }; /* of a chunk; of a block of columns */
+
+/* Rows of one sequence (ops.def: gated_delta_rule) and one head of v. */
+typedef struct cpu_delta {
+  const float *q, *k, *v, *g, *beta; /* first row, first column (v: of those asked for) */
+  float *y;
+  int64_t ldq, ldk, ldv, ldg, ldbeta, ldy, rows, dk;
+  int64_t lds;          /* columns of the head's state */
+  float eps, scale;     /* eps 0: q and k are taken as they are */
+  const float *current; /* [dk][lds], NULL: zeros */
+  float *next;          /* the same after the rows, or NULL */
+} cpu_delta;
+/* Columns [0, cols) of v, y, current and next; workspace: cpu_delta_floats. */
+typedef void cpu_delta_fn(const cpu_delta *g, int64_t cols, float *workspace);
+static inline int64_t cpu_delta_floats(int64_t dk, int64_t cols, int64_t vector) {
+  const int64_t c = CPU_DELTA_ROWS, block = CPU_DELTA_VECTORS * vector,
+                wide = (cols + block - 1) / block * block;
+  return 3 * c * (dk + vector) + 2 * c * (block + c + 1) + wide * (dk + 1);
+}
+
 /* ---- adapters ---- */
 
 /* t[rank] = scale * x[k] a[k][rank] */
