@@ -10,8 +10,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { WGP_VERSION = 29 }; /* the highest byte of wgpuGetVersion() */
-
 typedef struct WGPUInstanceImpl *WGPUInstance;
 typedef struct WGPUAdapterImpl *WGPUAdapter;
 typedef struct WGPUDeviceImpl *WGPUDevice;

@@ -29,11 +29,11 @@ static bool version_fits(wgp_library *l, void *library) {
   const uint32_t v = get();
   snprintf(l->version, sizeof l->version, "%u.%u.%u.%u", v >> 24, v >> 16 & 255, v >> 8 & 255,
            v & 255);
-  if (v >> 24 == WGP_VERSION) return true;
+  if (v >> 24 == ACCEL_WEBGPU_VERSION) return true;
   snprintf(l->why, sizeof l->why,
            "%.90s is wgpu-native %s, whose structures are others than those of %d: pip install "
            "wgpu==0.32.0",
-           l->path, l->version, WGP_VERSION);
+           l->path, l->version, ACCEL_WEBGPU_VERSION);
   return false;
 }
 

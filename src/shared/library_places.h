@@ -43,6 +43,10 @@ static const accel_library_places accel_webgpu_places = {
     .under = {"", "resources/", "wgpu/resources/", "lib/"},
     .in_python = "wgpu/resources/"};
 
+/* Of wgpu-native's versions the one whose C structures are known, the highest byte of
+ * wgpuGetVersion(). */
+enum { ACCEL_WEBGPU_VERSION = 29 };
+
 #define ACCEL_WEBGPU_REMEDY                                                               \
   "pip install wgpu==0.32.0, into the active virtual environment, or name the folder of " \
   "libwgpu_native.so in ACCEL_WEBGPU_DIR"

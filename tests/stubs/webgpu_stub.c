@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "shared/library_places.h"
 #include "webgpu/wgp_api.h"
 
 #define STUB_API __attribute__((visibility("default")))
@@ -32,7 +33,8 @@ WGP_FUNCTIONS(STUB_DEFINE)
 STUB_API uint32_t wgpuGetVersion(void);
 uint32_t wgpuGetVersion(void) {
   const char *mode = getenv("STUB_WEBGPU");
-  const uint32_t major = mode && !strcmp(mode, "old") ? WGP_VERSION - 2 : WGP_VERSION;
+  const uint32_t major =
+      mode && !strcmp(mode, "old") ? ACCEL_WEBGPU_VERSION - 2 : ACCEL_WEBGPU_VERSION;
   return major << 24 | 4 << 8;
 }
 #endif

@@ -41,8 +41,11 @@ void probe_webgpu(probe_report *r) {
   const char *const names[] = {path, NULL};
   uint32_t (*get)(void) = NULL; /* the numbers of a version, one a byte */
   void *library = probe_open(r, names, ACCEL_WEBGPU_REMEDY);
-  if (!library || !probe_symbol(r, library, "wgpuGetVersion", &get)) return;
-  const uint32_t v = get();
+  if (!library) return;
+  const uint32_t v = probe_optional(library, "wgpuGetVersion", &get) ? get() : 0;
+  if (v >> 24 != ACCEL_WEBGPU_VERSION) /* the plugin says what it is */
+    snprintf(r->remedy, sizeof r->remedy, "%s", ACCEL_WEBGPU_REMEDY);
+  if (!v) return;
   snprintf(r->version, sizeof r->version, "%u.%u.%u.%u", v >> 24, v >> 16 & 255, v >> 8 & 255,
            v & 255);
 }
