@@ -20,7 +20,7 @@
 #include <stdatomic.h>
 
 #include "gpu/gpu.h"
-#include "webgpu/wgp_api.h"
+#include "webgpu/wgp_native.h"
 
 enum {
   WGP_MAX_DEVICES = 16,

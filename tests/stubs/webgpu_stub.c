@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "shared/library_places.h"
-#include "webgpu/wgp_api.h"
+#include "webgpu/wgp_native.h"
 
 #define STUB_API __attribute__((visibility("default")))
 

@@ -1,11 +1,11 @@
-/* wgp_api.h - the part of wgpu-native 29's C interface (webgpu.h and wgpu.h) that the plugin uses,
+/* wgp_native.h - the part of wgpu-native 29's C interface (webgpu.h and wgpu.h) that the plugin uses,
  * under its own names: structures as they lie in memory, numbers, and the functions, which come by
  * dlsym.
  *
  * webgpu.h still changes between versions, in the order of members, too: wgp_library.c asks for the
  * version before it calls anything else, and takes this one alone. */
-#ifndef ACCEL_WEBGPU_WGP_API_H
-#define ACCEL_WEBGPU_WGP_API_H
+#ifndef ACCEL_WEBGPU_WGP_NATIVE_H
+#define ACCEL_WEBGPU_WGP_NATIVE_H
 
 #include <stddef.h>
 #include <stdint.h>
