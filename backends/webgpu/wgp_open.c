@@ -18,14 +18,21 @@ static _Thread_local struct {
   char message[400];
 } said;
 
-/* On one line, without the heading; what fits, of which the cause stands last. */
-static void keep_message(WGPUStringView from, char *out, size_t n) {
+/* What follows "Validation Error", an empty line, and "Caused by:". */
+static WGPUStringView behind_heading(WGPUStringView text) {
   static const char heading[] = "Caused by:";
+  const size_t n = sizeof heading - 1;
+  for (size_t i = 0; i + n <= text.length; i++)
+    if (!memcmp(text.data + i, heading, n))
+      return (WGPUStringView){text.data + i + n, text.length - i - n};
+  return text;
+}
+
+/* On one line, as much as fits. */
+static void keep_message(WGPUStringView whole, char *out, size_t n) {
+  const WGPUStringView from = behind_heading(whole);
   size_t at = 0;
-  for (size_t i = 0; from.data && i + sizeof heading <= from.length; i++)
-    if (!memcmp(from.data + i, heading, sizeof heading - 1))
-      from.data += i + sizeof heading - 1, from.length -= i + sizeof heading - 1, i = 0;
-  for (size_t i = 0; from.data && i < from.length && at + 1 < n; i++) {
+  for (size_t i = 0; i < from.length && at + 1 < n; i++) {
     const bool blank = isspace((unsigned char)from.data[i]);
     if (blank && (!at || out[at - 1] == ' ')) continue;
     out[at++] = blank ? ' ' : from.data[i];

@@ -69,8 +69,7 @@ static int32_t submit(gpu_stream *s, accel_plugin_error *error) {
   wgp_forget();
   end_pass(s);
   WGPUCommandBuffer commands = f->CommandEncoderFinish(s->encoder, NULL);
-  if (s->n_staged)
-    f->QueueWriteBuffer(d->queue, s->updates->handle, 0, s->staged, (s->n_staged + 3) / 4 * 4);
+  if (s->n_staged) f->QueueWriteBuffer(d->queue, s->updates->handle, 0, s->staged, s->n_staged);
   const int32_t rc = wgp_check(d, "recording commands", error);
   if (!rc) {
     wgp_batch *b = &s->flying[(s->first + s->n_flying++) % WGP_IN_FLIGHT];
@@ -205,7 +204,7 @@ int32_t wgp_update(gpu_stream *s, const gpu_binding *to, const void *from,
     if (rc) return rc;
   }
   int32_t rc = ACCEL_PLUGIN_OK;
-  if (!s->staged) s->staged = malloc(WGP_UPDATES);
+  if (!s->staged) s->staged = calloc(1, WGP_UPDATES);
   if (!s->staged) return kit_no_memory(error, WGP_UPDATES);
   if (!s->updates) rc = wgp_alloc(s->device, WGP_UPDATES, false, &s->updates, NULL, error);
   if (!rc) rc = open_encoder(s, error);
