@@ -1,4 +1,4 @@
-# gpu_kernels.cmake - reads gpu_kernels.def, for the scripts that run at build: embed.cmake, hip/unit.cmake, vulkan/modules.cmake.
+# gpu_kernels.cmake - reads gpu_kernels.def, for the scripts that run at build: embed.cmake, hip/unit.cmake, spirv/modules.cmake.
 
 # gpu_store_list(OUT): "name|bits" of every store, in the order of enum gpu_store: the formats that formats.def says kernels decode.
 set(GPU_FORMATS ${CMAKE_CURRENT_LIST_DIR}/../../src/formats/formats.def)

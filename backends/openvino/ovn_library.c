@@ -5,7 +5,7 @@
 #include <string.h>
 
 #include "openvino/ovn.h"
-#include "shared/openvino_places.h"
+#include "shared/library_places.h"
 
 static struct {
   pthread_once_t once;
@@ -13,8 +13,9 @@ static struct {
 } found = {.once = PTHREAD_ONCE_INIT};
 
 static bool load_functions(ovn_library *ov) {
-  accel_openvino_find(getenv("ACCEL_OPENVINO_DIR"), getenv("VIRTUAL_ENV"), getenv("HOME"),
-                      ov->path);
+  const accel_library_wish wish = {getenv("ACCEL_OPENVINO_DIR"), getenv("VIRTUAL_ENV"),
+                                   getenv("HOME")};
+  accel_library_find(&accel_openvino_places, &wish, ov->path);
   void *library = dlopen(ov->path, RTLD_NOW | RTLD_LOCAL);
   if (!library) {
     const char *error = dlerror();

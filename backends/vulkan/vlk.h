@@ -185,13 +185,6 @@ int32_t vlk_read(gpu_device *device, void *to, const gpu_binding *from, accel_pl
 
 /* ---- vlk_pipeline.c ---- */
 
-/* SPIR-V, made at build and deflated (RFC 1951, a tenth of it); n 0: the kernel is another API's */
-typedef struct vlk_module {
-  const uint8_t *deflated;
-  uint32_t n, bytes; /* bytes there and of the words */
-} vlk_module;
-extern const vlk_module vlk_modules[GPU_KERNELS]; /* modules.cmake */
-
 int32_t vlk_pipeline(gpu_device *device, uint32_t kernel, VkPipeline *out,
                      accel_plugin_error *error);
 /* Reads the device's pipelines from the host's cache; writes them there when there are more.

@@ -3,32 +3,15 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
+#include "gpu/spirv/gpu_spirv.h"
 #include "vulkan/vlk.h"
 
-/* A module's SPIR-V; free() it.  NULL: no memory. */
-static uint32_t *unpack(const vlk_module *m) {
-  uint32_t *words = malloc(m->bytes);
-  z_stream z = {.next_in = (Bytef *)(uintptr_t)m->deflated,
-                .avail_in = m->n,
-                .next_out = (Bytef *)words,
-                .avail_out = m->bytes};
-  bool whole = words && inflateInit2(&z, -MAX_WBITS) == Z_OK;
-  if (whole) {
-    whole = inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_out == 0;
-    inflateEnd(&z);
-  }
-  if (whole) return words;
-  free(words);
-  return NULL;
-}
-
 static VkResult make(gpu_device *d, uint32_t kernel, VkPipeline *out) {
-  uint32_t *words = unpack(&vlk_modules[kernel]);
+  uint32_t *words = gpu_spirv_unpack(kernel);
   if (!words) return VK_ERROR_OUT_OF_HOST_MEMORY;
   VkShaderModuleCreateInfo code = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
-                                   .codeSize = vlk_modules[kernel].bytes,
+                                   .codeSize = gpu_spirv[kernel].bytes,
                                    .pCode = words};
   VkComputePipelineCreateInfo info = {
       .sType = VK_STRUCTURE_TYPE_COMPUTE_PIPELINE_CREATE_INFO,
@@ -49,7 +32,7 @@ static void lacks(const gpu_device *d, uint32_t kernel, char *why, size_t n) {
   const gpu_kernel *k = &gpu_kernels[kernel];
   uint32_t most = d->card->properties.limits.maxPerStageDescriptorStorageBuffers;
   *why = 0;
-  if (!vlk_modules[kernel].n)
+  if (!gpu_spirv[kernel].n)
     snprintf(why, n, "it is not made for Vulkan");
   else if (k->local > d->limits.local_size)
     snprintf(why, n, "its workgroups have %u invocations, the device allows %u", k->local,

@@ -180,15 +180,14 @@ accel_status accel__explain_absence(accel__hardware *h, const char *hardware, ac
     return explain_source(h, &s[ACCEL__SOURCE_OPENCL], "OpenCL loader", why, out);
   if (!strcmp(hardware, "vulkan"))
     return explain_source(h, &s[ACCEL__SOURCE_VULKAN], "Vulkan loader", why, out);
-  if (!strcmp(hardware, "openvino")) {
-    const accel__source *ov = &s[ACCEL__SOURCE_OPENVINO];
-    const bool said = out->compiled && *ov->error; /* the plugin looks for the same file */
-    return explain_source(h, ov, "OpenVINO", said ? "" : why, out);
+  if (!strcmp(hardware, "openvino") || !strcmp(hardware, "webgpu")) {
+    const bool ov = *hardware == 'o';
+    const accel__source *from = &s[ov ? ACCEL__SOURCE_OPENVINO : ACCEL__SOURCE_WEBGPU];
+    const bool said = out->compiled && *from->error; /* the plugin looks for the same file */
+    return explain_source(h, from, ov ? "OpenVINO" : "wgpu-native", said ? "" : why, out);
   }
   if (!strcmp(hardware, "qualcomm"))
     return explain_runtime(h, &s[ACCEL__SOURCE_QUALCOMM], "Qualcomm QNN runtime", why, out);
-  if (!strcmp(hardware, "webgpu"))
-    return explain_runtime(h, &s[ACCEL__SOURCE_WEBGPU], "native WebGPU library", why, out);
   if (!strcmp(hardware, "apple")) {
     out->reason =
         "Apple's GPUs and Neural Engine are reached through macOS, and this system is not macOS";

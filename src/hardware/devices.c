@@ -64,6 +64,19 @@ static bool is_numbered(const accel__plugin_file *file, const char *stem) {
   return file->n > 1 || (accel__registry_hardware_name(stem) && strcmp(stem, "cpu"));
 }
 
+/* A plugin whose interface tells no address (WebGPU) makes ids that begin with its own name: its
+ * device is the card that another plugin calls the same. */
+static bool has_own_id(const accel__entry *e) {
+  return !strncmp(e->device.info.id, e->stem, strlen(e->stem));
+}
+
+static bool is_same_card(const accel__entry *a, const accel__entry *b) {
+  const accel_plugin_device *x = &a->device.facts, *y = &b->device.facts;
+  if (!strcmp(a->device.info.id, b->device.info.id)) return true;
+  return has_own_id(a) != has_own_id(b) && *x->arch && !strcmp(x->arch, y->arch) &&
+         !strcmp(x->name, y->name);
+}
+
 static void find_card(accel__hardware *h, accel__entry *entry) {
   const char *id = entry->device.info.id;
   uint32_t highest = 0;
@@ -74,7 +87,9 @@ static void find_card(accel__hardware *h, accel__entry *entry) {
     if (h->entry[i]->device.card > highest) highest = h->entry[i]->device.card;
   for (size_t i = 0; i < h->n_entries; i++) {
     accel__device *other = &h->entry[i]->device;
-    if (strcmp(other->info.id, id) || other->facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE) continue;
+    if (other == &entry->device || other->facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE ||
+        !is_same_card(h->entry[i], entry))
+      continue;
     if (!other->card) other->card = highest + 1;
     entry->device.card = other->card;
     return;

@@ -306,7 +306,7 @@ static void report(const settings *o, const problem *p, const char *format,
     if (!o->has[side]) continue;
     for (int r = 0; r < o->rounds; r++)
       rate[r] = flop / t[side][r], ratio[r] = t[side][r] / t[OURS][r];
-    printf(" %.1f", median(rate, (size_t)o->rounds));
+    printf(" %.3g", median(rate, (size_t)o->rounds));
     if (side == OURS)
       printf(" | %.0e |", error[side]);
     else

@@ -153,6 +153,31 @@ class OpenVino(unittest.TestCase):
         self.assertIn("the stub compiles nothing", row["reason"])
 
 
+class WebGpu(unittest.TestCase):
+    """Its plugin beside a library that is absent, of another version, incomplete, or fails."""
+
+    def absent(self, folder, **variables):
+        row = device(detect(ACCEL_WEBGPU_DIR=folder, **variables), "webgpu")
+        self.assertEqual((row["usable"], row["compiled"]), (False, True), row)
+        self.assertTrue(row["remedy"], row)
+        return row
+
+    def test_no_library(self):
+        row = self.absent("/nonexistent")
+        self.assertIn("/nonexistent/libwgpu_native.so", row["reason"])
+        self.assertIn("pip install wgpu==0.32.0", row["remedy"])
+
+    def test_a_library_that_does_not_fit(self):
+        for folder, mode, words in (("webgpu", "old", "is wgpu-native 27.0.4.0, whose structures"), ("webgpu-dawn", "", "Dawn is not supported"),
+                                    ("webgpu-short", "", "has no wgpu"), ("webgpu", "none", "finds no adapter"),
+                                    ("webgpu", "crash", "[Cc]rash|ended the probe")):  # the latter under a sanitizer
+            with self.subTest(folder=folder, mode=mode):
+                row = self.absent(os.path.join(STUBS, folder), STUB_WEBGPU=mode)
+                self.assertRegex(row["reason"], words)
+                if mode == "old" or folder == "webgpu-dawn":
+                    self.assertIn("pip install wgpu==0.32.0", row["remedy"])
+
+
 class AmdTree(unittest.TestCase):
     """A machine with one AMD card as the kernel shows it, and no device files."""
 

@@ -21,7 +21,8 @@ sys.path.insert(0, os.path.join(os.environ.get("ACCEL_SOURCE", os.path.dirname(o
 import accel  # noqa: E402
 
 DRIVER = os.path.join(BUILD, "tests", "stubs", "driver", "libdriver.so")
-GPUS = ("opencl", "vulkan", "hip-emulated")
+GPUS = ("opencl", "vulkan", "webgpu", "hip-emulated")
+NO_WGPU = "wgpu_native"  # where the library is absent, which is then the reason
 EMBED = ("embed", model("base"), "a sentence")
 
 
@@ -62,19 +63,19 @@ class Drivers(Case):
                 self.assertEqual(json.loads(done.stdout)["device"], "cpu")
 
     def test_no_driver(self):
-        self.check(self.machine(), opencl="knows no driver|no platform|no device", vulkan="no Vulkan driver installed|no driver that fits")
+        self.check(self.machine(), opencl="knows no driver|no platform|no device", vulkan="no Vulkan driver installed|no driver that fits", webgpu="finds no adapter|" + NO_WGPU)
 
     def test_a_driver_that_crashes(self):
-        self.check(self.machine(DRIVER), opencl="crash|signal|segment", vulkan="crash|signal|segment")
+        self.check(self.machine(DRIVER), opencl="crash|signal|segment", vulkan="crash|signal|segment", webgpu="crash|signal|segment|" + NO_WGPU)
 
     def test_a_driver_that_hangs(self):
-        self.check({**self.machine(DRIVER), "STUB_DRIVER": "hang"}, and_run=False, opencl="not answer|hang|hung|time", vulkan="not answer|hang|hung|time")
+        self.check({**self.machine(DRIVER), "STUB_DRIVER": "hang"}, and_run=False, opencl="not answer|hang|hung|time", vulkan="not answer|hang|hung|time", webgpu="not answer|hang|hung|time|" + NO_WGPU)
 
     def test_no_loader(self):
         """Files in the loaders' names that are no libraries, before the real ones."""
         for name in ("libOpenCL.so.1", "libvulkan.so.1"):
             self.path(name, "")
-        self.check({"LD_LIBRARY_PATH": self.work}, opencl="libOpenCL.so.1", vulkan="libvulkan.so.1")
+        self.check({"LD_LIBRARY_PATH": self.work}, opencl="libOpenCL.so.1", vulkan="libvulkan.so.1", webgpu="finds no adapter|" + NO_WGPU)
 
 
 class Lost(Case):

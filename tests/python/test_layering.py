@@ -16,7 +16,7 @@ APPLICATION = ["accel/accel.h", "accel/pool.h", "accel/requests.h", "accel/rag.h
                "accel/models.h", "accel/devices.h", "accel/base.h"]  # top to bottom
 PUBLIC = {*APPLICATION, "accel/plugin.h", "accel/ops.def"}
 BACKEND_MAY = {"accel/plugin.h", "accel/ops.def"}
-OVER_GPU = {"hip", "opencl", "vulkan"}  # backends over the shared layer backends/gpu
+OVER_GPU = {"hip", "opencl", "vulkan", "webgpu"}  # backends over the shared layer backends/gpu
 
 # Files of more than 800 lines, with the reason.
 LONG_FILES = {
@@ -35,7 +35,7 @@ BANNED = ["abort", "exit", "_exit", "_Exit", "quick_exit", "atexit", "assert", "
 # Reading the environment: config.c, by its table; the accel tool, which links the public interface only; plugins, which may not
 # include src/core, read what is theirs alone.
 ENVIRONMENT = {"src/core/config.c": None, "src/cli/": None, "src/bench/": None, "backends/cpu/": {"ACCEL_ISA"}, "backends/hip/": {"ACCEL_EMULATED_ORDER"},
-               "backends/gpu/": {"ACCEL_GPU_VARIANTS"}, "backends/openvino/": {"ACCEL_OPENVINO_DIR", "VIRTUAL_ENV", "HOME"}, "src/serve/": {"LISTEN_FDS", "LISTEN_PID"}}
+               "backends/gpu/": {"ACCEL_GPU_VARIANTS"}, "backends/openvino/": {"ACCEL_OPENVINO_DIR", "VIRTUAL_ENV", "HOME"}, "backends/webgpu/": {"ACCEL_WEBGPU_DIR", "VIRTUAL_ENV", "HOME"}, "src/serve/": {"LISTEN_FDS", "LISTEN_PID"}}
 ENVIRONMENT_CALLS = ["getenv", "secure_getenv"]
 NEVER = ["setenv", "putenv", "unsetenv", "clearenv"]
 

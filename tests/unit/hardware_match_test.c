@@ -101,6 +101,24 @@ static void auto_takes_each_card_once_then_its_other_routes(void **state) {
   machine_free(&m);
 }
 
+/* WebGPU knows no address of a card: the name and the PCI ids are those that Vulkan tells. */
+static void a_card_without_an_address_is_known_by_its_name(void **state) {
+  machine m = machine_new();
+  (void)state;
+  setenv("STUB_VULKAN_DEVICES",
+         "discrete;0000:41:00.0;NVIDIA RTX A4000;10de:24b0;|integrated;0000:00:02.0;Intel UHD;"
+         "8086:9bc8;",
+         1);
+  setenv("STUB_NPU_DEVICES",
+         "discrete;npu-1;NVIDIA RTX A4000;10de:24b0;|integrated;npu-2;Intel UHD;8086:9bc5;", 1);
+  accel__hardware *h = machine_hardware(&m, STUBS "/gpus");
+  assert_choice(h, "gpu:0", "vulkan:0 npu:0");
+  assert_choice(h, "gpu:1", "vulkan:1");
+  assert_choice(h, "gpu:2", "npu:1"); /* of other PCI ids */
+  accel__hardware_destroy(&h);
+  machine_free(&m);
+}
+
 static void software_devices_need_leave(void **state) {
   machine m = machine_new();
   (void)state;
@@ -291,6 +309,7 @@ int main(void) {
       cmocka_unit_test(names_mean_devices),
       cmocka_unit_test(auto_takes_each_card_once_then_its_other_routes),
       cmocka_unit_test(several_devices_are_one),
+      cmocka_unit_test(a_card_without_an_address_is_known_by_its_name),
       cmocka_unit_test(software_devices_need_leave),
       cmocka_unit_test(a_broken_route_leaves_the_next),
       cmocka_unit_test(refusals_help),

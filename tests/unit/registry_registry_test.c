@@ -171,7 +171,7 @@ static void published_precisions(void **state) {
               {"amd", "11110000", "11111111"},      {"apple", "11000000", "11000000"},
               {"openvino", "11010000", "11010000"}, {"qualcomm", "00000000", "00000000"},
               {"opencl", "11010000", "11011111"},   {"vulkan", "11010000", "11011111"},
-              {"webnn", "10000000", "00000000"},    {"webgpu", "11000000", "00000000"}};
+              {"webnn", "10000000", "00000000"},    {"webgpu", "11010000", "11011111"}};
   assert_int_equal(sizeof rows / sizeof *rows, accel__hardware_count);
   for (size_t h = 0; h < sizeof rows / sizeof *rows; h++) {
     for (uint32_t p = 0; p < accel__precision_count; p++) {

@@ -11,7 +11,8 @@
 #define GROUPS_Z   int(gl_NumWorkGroups.z)
 #define BARRIER    barrier()
 #define FUNCTION
-#define INF             uintBitsToFloat(0x7f800000u)
+/* no constant, as WebGPU allows no infinite one: that bit is never set */
+#define INF             uintBitsToFloat(0x7f800000u | gl_WorkGroupID.x >> 31)
 #define INT(x)          int(x)
 #define UINT(x)         uint(x)
 #define FLOAT(x)        float(x)

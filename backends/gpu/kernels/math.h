@@ -67,7 +67,7 @@ FUNCTION float gpu_pow(float x, float y) {
   }
   if (y == 0.5f) return a == INF ? INF : sqrt(x);
   float r = a == 0.0f ? (y < 0.0f ? INF : 0.0f) : (a == INF ? (y < 0.0f ? 0.0f : INF) : pow(a, y));
-  return x < 0.0f ? (odd ? -r : (whole == y || a == INF ? r : AS_FLOAT(0x7fc00000u))) : r;
+  return x < 0.0f ? (odd ? -r : (whole == y || a == INF ? r : AS_FLOAT(AS_UINT(INF) | 0x400000u))) : r;
 }
 
 /* accel_plugin_act and accel_plugin_unary by number (ops.def); alpha and beta as kit_unary takes

@@ -1,19 +1,24 @@
-/* others.c - accel-probe looks for OpenVINO, and for runtimes that have no plugin yet: Qualcomm QNN,
- * WebGPU.  Presence and version only. */
+/* others.c - accel-probe looks for OpenVINO, for wgpu-native, and for a runtime that has no plugin yet:
+ * Qualcomm QNN.  Presence and version only. */
 #include <stdio.h>
 #include <string.h>
 
 #include "core/file.h"
 #include "hardware/probe/probe.h"
-#include "shared/openvino_places.h"
+#include "shared/library_places.h"
+
+static void find(const accel_library_places *places, const char *variable, char *path) {
+  const accel_library_wish wish = {accel__env(variable), accel__env("VIRTUAL_ENV"),
+                                   accel__env("HOME")};
+  accel_library_find(places, &wish, path);
+}
 
 void probe_openvino(probe_report *r) {
   typedef struct version { /* ov_version_t */
     const char *build, *description;
   } version;
-  char path[ACCEL_OPENVINO_PATH];
-  accel_openvino_find(accel__env("ACCEL_OPENVINO_DIR"), accel__env("VIRTUAL_ENV"),
-                      accel__env("HOME"), path);
+  char path[ACCEL_LIBRARY_PATH];
+  find(&accel_openvino_places, "ACCEL_OPENVINO_DIR", path);
   const char *const names[] = {path, NULL};
   int (*get)(version * v) = NULL;
   version v = {0};
@@ -31,8 +36,16 @@ void probe_qualcomm(probe_report *r) {
 }
 
 void probe_webgpu(probe_report *r) {
-  static const char *const names[] = {"libwgpu_native.so", "libwebgpu_dawn.so", "libdawn.so", NULL};
-  void *library = probe_open(r, names, "install wgpu-native or Dawn");
-  void *create = NULL;
-  if (library) probe_symbol(r, library, "wgpuCreateInstance", &create);
+  char path[ACCEL_LIBRARY_PATH];
+  find(&accel_webgpu_places, "ACCEL_WEBGPU_DIR", path);
+  const char *const names[] = {path, NULL};
+  uint32_t (*get)(void) = NULL; /* the numbers of a version, one a byte */
+  void *library = probe_open(r, names, ACCEL_WEBGPU_REMEDY);
+  if (!library) return;
+  const uint32_t v = probe_optional(library, "wgpuGetVersion", &get) ? get() : 0;
+  if (v >> 24 != ACCEL_WEBGPU_VERSION) /* the plugin says what it is */
+    snprintf(r->remedy, sizeof r->remedy, "%s", ACCEL_WEBGPU_REMEDY);
+  if (!v) return;
+  snprintf(r->version, sizeof r->version, "%u.%u.%u.%u", v >> 24, v >> 16 & 255, v >> 8 & 255,
+           v & 255);
 }

@@ -1,9 +1,9 @@
 # modules.cmake - GLSL text of the kernels (embed.cmake's folder IN) to SPIR-V in C, deflated, run at build:
 #   cmake -DGLSLC=<glslc> -DIN=<folder> -DDEF=<gpu_kernels.def> -DOUT=<file> -P modules.cmake
-# OUT defines vlk_modules[].  A kernel whose text did not change, nor this file, is not compiled again.
-include(${CMAKE_CURRENT_LIST_DIR}/../gpu/gpu_kernels.cmake)
+# OUT defines gpu_spirv[].  A kernel whose text did not change, nor this file, is not compiled again.
+include(${CMAKE_CURRENT_LIST_DIR}/../gpu_kernels.cmake)
 gpu_kernel_list(${DEF} kernels)
-set(out "/* made by modules.cmake */\n#include \"vulkan/vlk.h\"\n")
+set(out "/* made by modules.cmake */\n#include \"gpu/spirv/gpu_spirv.h\"\n")
 set(list "")
 foreach(kernel IN LISTS kernels)
   gpu_kernel_fields("${kernel}")
@@ -45,4 +45,4 @@ foreach(kernel IN LISTS kernels)
   string(APPEND out "#include \"${spirv}\"\n")
   string(APPEND list "  [GPU_K_${id}] = {deflated_${name}, sizeof deflated_${name}, bytes_${name}},\n")
 endforeach()
-file(WRITE ${OUT} "${out}const vlk_module vlk_modules[GPU_KERNELS] = {\n${list}};\n")
+file(WRITE ${OUT} "${out}const gpu_spirv_module gpu_spirv[GPU_KERNELS] = {\n${list}};\n")

@@ -1,0 +1,91 @@
+/* library_places.h - where libraries are that are found at run time and may come from pip: OpenVINO's
+ * C library and wgpu-native's, for their plugins and for detection. */
+#ifndef ACCEL_SHARED_LIBRARY_PLACES_H
+#define ACCEL_SHARED_LIBRARY_PLACES_H
+
+#include <glob.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdio.h>
+
+enum { ACCEL_LIBRARY_PATH = 512 };
+
+typedef struct accel_library_places {
+  const char *file;           /* its plain name, for the loader's own search and for messages */
+  const char *pattern;        /* of the names that it has elsewhere, for glob */
+  const char *under[4];       /* folders of it in the one that the user names; NULL: no more */
+  const char *in_python;      /* its folder under site-packages, with a slash behind it */
+  const char *root, *in_root; /* the vendor's own place, or NULL: a folder, and a pattern in it */
+} accel_library_places;
+
+/* What the environment says; each may be NULL. */
+typedef struct accel_library_wish {
+  const char *directory;   /* the plugin's own variable: the only place when it is given */
+  const char *environment; /* VIRTUAL_ENV */
+  const char *home;        /* HOME */
+} accel_library_wish;
+
+static const accel_library_places accel_openvino_places = {
+    .file = "libopenvino_c.so",
+    .pattern = "libopenvino_c.so*", /* pip's has the version behind its name, and no other */
+    .under = {"", "libs/", "openvino/libs/", "runtime/lib/intel64/"},
+    .in_python = "openvino/libs/",
+    .root = "/opt/intel",
+    .in_root = "openvino*/runtime/lib/intel64/"};
+
+#define ACCEL_OPENVINO_REMEDY                                                         \
+  "pip install openvino, into the active virtual environment, or name the folder of " \
+  "libopenvino_c.so in ACCEL_OPENVINO_DIR"
+
+static const accel_library_places accel_webgpu_places = {
+    .file = "libwgpu_native.so",
+    .pattern = "libwgpu_native*.so", /* pip's is libwgpu_native-release.so */
+    .under = {"", "resources/", "wgpu/resources/", "lib/"},
+    .in_python = "wgpu/resources/"};
+
+/* Of wgpu-native's versions the one whose C structures are known, the highest byte of
+ * wgpuGetVersion(). */
+enum { ACCEL_WEBGPU_VERSION = 29 };
+
+#define ACCEL_WEBGPU_REMEDY                                                               \
+  "pip install wgpu==0.32.0, into the active virtual environment, or name the folder of " \
+  "libwgpu_native.so in ACCEL_WEBGPU_DIR"
+
+/* The last of the files that match FOLDER/<inside><pattern>. */
+static inline bool accel_library_in(const accel_library_places *places, const char *folder,
+                                    const char *inside, const char *between, char *out) {
+  char pattern[ACCEL_LIBRARY_PATH];
+  glob_t found = {0};
+  const int n = snprintf(pattern, sizeof pattern, "%s/%s%s%s", folder ? folder : "", inside,
+                         between, places->pattern);
+  bool yes = folder && n > 0 && (size_t)n < sizeof pattern && glob(pattern, 0, NULL, &found) == 0 &&
+             found.gl_pathc > 0;
+  if (yes) {
+    const int m = snprintf(out, ACCEL_LIBRARY_PATH, "%s", found.gl_pathv[found.gl_pathc - 1]);
+    yes = m > 0 && m < ACCEL_LIBRARY_PATH;
+  }
+  globfree(&found);
+  return yes;
+}
+
+/* The file to load, or the plain name for the loader's own search.  out[ACCEL_LIBRARY_PATH] */
+static inline void accel_library_find(const accel_library_places *places,
+                                      const accel_library_wish *wish, char *out) {
+  if (wish->directory && *wish->directory) {
+    for (size_t i = 0; i < sizeof places->under / sizeof *places->under && places->under[i]; i++)
+      if (accel_library_in(places, wish->directory, places->under[i], "", out)) return;
+    snprintf(out, ACCEL_LIBRARY_PATH, "%s/%s", wish->directory, places->file);
+    return;
+  }
+  if (accel_library_in(places, wish->environment, "lib/python3*/site-packages/", places->in_python,
+                       out) ||
+      accel_library_in(places, wish->home, ".local/lib/python3*/site-packages/", places->in_python,
+                       out) ||
+      accel_library_in(places, "/usr/local", "lib/python3*/dist-packages/", places->in_python,
+                       out) ||
+      (places->root && accel_library_in(places, places->root, places->in_root, "", out)))
+    return;
+  snprintf(out, ACCEL_LIBRARY_PATH, "%s", places->file);
+}
+
+#endif
