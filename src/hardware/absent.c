@@ -165,12 +165,29 @@ static accel_status explain_runtime(accel__hardware *h, const accel__source *s, 
   return ACCEL_OK;
 }
 
+/* Its plugin is ONNX Runtime's, and the provider a package beside that. */
+static accel_status explain_qualcomm(accel__hardware *h, const accel__source *s,
+                                     const char *plugin_why, accel__absence *a) {
+  a->found = *s->library && !*s->error;
+  if (a->found)
+    ACCEL_FORMAT(a->reason, &h->arena, "QNN's provider is installed (%s), but %s", s->library,
+                 *plugin_why ? plugin_why : "the plugin lists no device of it");
+  else
+    ACCEL_FORMAT(a->reason, &h->arena,
+                 "no Qualcomm NPU through ONNX Runtime here: %s%s%s (an Adreno GPU is reached "
+                 "through opencl or vulkan)",
+                 s->error, a->compiled ? "" : "; ", a->compiled ? "" : plugin_why);
+  a->remedy = *s->remedy ? s->remedy : "pip install -U onnxruntime onnxruntime-qnn";
+  return ACCEL_OK;
+}
+
 accel_status accel__explain_absence(accel__hardware *h, const char *hardware, accel__absence *out) {
   const accel__vendors *v = h->vendors;
   const accel__source *s = v->source;
   const char *why = "";
   *out = (accel__absence){.reason = "", .remedy = ""};
-  ACCEL_TRY(plugin_facts(h, accel__stem_of(hardware), out, &why));
+  const char *plugin = strcmp(hardware, "qualcomm") ? accel__stem_of(hardware) : "onnxruntime";
+  ACCEL_TRY(plugin_facts(h, plugin, out, &why));
   if (!strcmp(hardware, "amd")) return explain_amd(h, v, why, out);
   if (!strcmp(hardware, "cuda")) {
     ACCEL_TRY(explain_source(h, &s[ACCEL__SOURCE_CUDA], "NVIDIA GPU driver", why, out));
@@ -186,7 +203,7 @@ accel_status accel__explain_absence(accel__hardware *h, const char *hardware, ac
     return explain_source(h, ov, "OpenVINO", said ? "" : why, out);
   }
   if (!strcmp(hardware, "qualcomm"))
-    return explain_runtime(h, &s[ACCEL__SOURCE_QUALCOMM], "Qualcomm QNN runtime", why, out);
+    return explain_qualcomm(h, &s[ACCEL__SOURCE_QUALCOMM], why, out);
   if (!strcmp(hardware, "webgpu"))
     return explain_runtime(h, &s[ACCEL__SOURCE_WEBGPU], "native WebGPU library", why, out);
   if (!strcmp(hardware, "apple")) {

@@ -157,7 +157,9 @@ accel_status accel__add_devices(accel__hardware *h, accel__plugin_file *file,
     ACCEL_ALLOC(e, &h->arena, 1);
     bool amd_as_cuda = !strcmp(file->name, "cuda") && accel__name_is_amd(facts[i].name);
     e->file = file;
-    e->stem = amd_as_cuda ? "rocm" : file->name;
+    e->stem = amd_as_cuda                                   ? "rocm"
+              : accel__starts_with(facts[i].id, "qualcomm") ? "qualcomm"
+                                                            : file->name;
     e->number = devices_of_stem(h, e->stem);
     e->device.index = i;
     e->device.facts = facts[i];
