@@ -86,7 +86,8 @@ enum { ORT_DEVICES = 16 };
 typedef struct ort_device {
   const OrtEpDevice *ep; /* NULL: the processor's provider, which is always there */
   char provider[64];     /* "CPUExecutionProvider", "QNNExecutionProvider" */
-  bool qnn;              /* its sizes are known, it computes in halves */
+  bool qnn;              /* Qualcomm's NPU: takes known sizes alone, computes in halves */
+  bool simulated;        /* by Qualcomm's libraries for x86-64 */
   accel_plugin_device info;
 } ort_device;
 
@@ -143,7 +144,7 @@ typedef struct ort_endpoint {
   uint32_t threads;
 } ort_endpoint;
 
-extern const kit_compiler ort_compiler; /* ort_session.c: of ort_endpoints */
-extern const kit_backend ort_backend;   /* ort_backend.c */
+extern const kit_compiler ort_compiler;             /* ort_session.c: of ort_endpoints */
+const kit_backend *ort_backend_of(uint32_t device); /* ort_backend.c */
 
 #endif

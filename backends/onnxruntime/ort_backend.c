@@ -1,5 +1,7 @@
 /* ort_backend.c - the kit's hooks: what weights take, endpoints. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "onnxruntime/ort.h"
 
@@ -28,13 +30,26 @@ static int32_t open_endpoint(kit_open *open, void **self, accel_plugin_error *er
                            self, error);
 }
 
-const kit_backend ort_backend = {
-    .name = "onnxruntime",
-    .support = kit_compiled_support,
-    .weight_format = kit_compiled_weight_format,
-    .weight_bytes = weight_bytes,
-    .weight_in_place = kit_graph_format,
-    .open = open_endpoint,
-    .close = kit_compiled_close,
-    .run = kit_compiled_run,
-};
+/* Qualcomm's NPU has no fp32 and no bfloat16: it computes in halves whatever is asked for. */
+static int32_t qnn_support(const accel_plugin_program *program, const accel_plugin_node *node,
+                           const accel_plugin_precision *precision, char *why, size_t n) {
+  if (!strcmp(precision->name, "fp32") || !strcmp(precision->name, "bf16")) {
+    snprintf(why, n, "the NPU computes in halves, not in %s", precision->name);
+    return ACCEL_PLUGIN_NO;
+  }
+  return kit_compiled_support(program, node, precision, why, n);
+}
+
+#define ORT_BACKEND(support_)                                                                 \
+  {                                                                                           \
+    .name = "onnxruntime", .support = support_, .weight_format = kit_compiled_weight_format,  \
+    .weight_bytes = weight_bytes, .weight_in_place = kit_graph_format, .open = open_endpoint, \
+    .close = kit_compiled_close, .run = kit_compiled_run                                      \
+  }
+
+const kit_backend *ort_backend_of(uint32_t device) {
+  static const kit_backend plain = ORT_BACKEND(kit_compiled_support),
+                           qnn = ORT_BACKEND(qnn_support);
+  const ort_library *ort = ort_open_library();
+  return device < ort->n_device && ort->device[device].qnn ? &qnn : &plain;
+}

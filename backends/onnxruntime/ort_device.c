@@ -14,12 +14,14 @@ enum { SIMULATED = true }; /* Qualcomm's libraries for x86-64 simulate the NPU *
 enum { SIMULATED = false };
 #endif
 
+#define QNN_PROVIDER "QNNExecutionProvider"
+
 static ort_device *add(ort_library *ort, const char *provider) {
   if (ort->n_device == ORT_DEVICES) return NULL;
   ort_device *d = &ort->device[ort->n_device++];
   accel_plugin_device *i = &d->info;
   snprintf(d->provider, sizeof d->provider, "%s", provider);
-  d->qnn = !strcmp(provider, "QNNExecutionProvider");
+  d->qnn = !strcmp(provider, QNN_PROVIDER);
   *i = (accel_plugin_device){.size = sizeof *i,
                              .type = ACCEL_PLUGIN_DEVICE_SOFTWARE, /* by name alone: route 0 */
                              .wave = 1};
@@ -39,6 +41,7 @@ static void add_processor(ort_library *ort) {
 
 static void describe_qnn(ort_device *d) {
   accel_plugin_device *i = &d->info;
+  d->simulated = SIMULATED;
   i->flags |= ACCEL_PLUGIN_DEVICE_FP16;
   snprintf(i->id, sizeof i->id, "qualcomm-htp"); /* whose beginning makes it qualcomm:N */
   snprintf(i->name, sizeof i->name, "%s",
@@ -72,10 +75,12 @@ static void register_provider(ort_library *ort, const char *path) {
   if (!provider_of(path, name, sizeof name)) return;
   const bool qnn = !strcmp(name, "qnn");
   if (qnn) remember_backend(ort, path);
-  OrtStatus *status = ort->RegisterExecutionProviderLibrary(ort->env, name, path);
+  /* Qualcomm's provider is called what it is registered as */
+  OrtStatus *status =
+      ort->RegisterExecutionProviderLibrary(ort->env, qnn ? QNN_PROVIDER : name, path);
   if (status && qnn) { /* listed with the reason */
     accel_plugin_error error = {.size = sizeof error};
-    ort_device *d = add(ort, "QNNExecutionProvider");
+    ort_device *d = add(ort, QNN_PROVIDER);
     ort_fail(ort, status, "Qualcomm's provider does not load", &error);
     if (!d) return;
     describe_qnn(d);
@@ -103,7 +108,7 @@ static void add_provider(ort_library *ort, const OrtEpDevice *ep) {
   const char *name = ort->EpDevice_EpName(ep), *word = type >= 0 && type < 3 ? types[type] : "?";
   if (!strcmp(name, "CPUExecutionProvider")) return; /* there already */
   for (uint32_t i = 0; i < ort->n_device; i++)
-    if (ort->device[i].qnn && !strcmp(name, "QNNExecutionProvider")) return; /* one device of HTP */
+    if (ort->device[i].qnn && !strcmp(name, QNN_PROVIDER)) return; /* one device of HTP */
   ort_device *d = add(ort, name);
   if (!d) return;
   d->ep = ep;

@@ -8,6 +8,14 @@ static void finish(ort_writer *w, const char *type, int32_t out, const int32_t *
   ort_close(w, ort_open(w, type, out, in, n));
 }
 
+static int32_t cast(ort_writer *w, int32_t x, uint8_t dtype) {
+  const int32_t out = ort_fresh(w);
+  const size_t node = ort_open(w, "Cast", out, &x, 1);
+  ort_attribute_int(w, "to", ort_type(dtype));
+  ort_close(w, node);
+  return out;
+}
+
 static void refuse(ort_writer *w, const char *what) {
   if (!*w->why) snprintf(w->why, sizeof w->why, "%s", what);
 }
@@ -25,12 +33,7 @@ static void put_clamp(ort_writer *w, int32_t id, const kit_graph_node *n) {
   for (int i = 0; i < 2; i++) {
     const float value = (float)n->f[i];
     end[i] = ort_floats(w, &value, 0);
-    if (n->dtype == ACCEL_PLUGIN_F32) continue;
-    const int32_t whole = ort_fresh(w);
-    const size_t cast = ort_open(w, "Cast", whole, &end[i], 1);
-    ort_attribute_int(w, "to", ort_type(n->dtype));
-    ort_close(w, cast);
-    end[i] = whole;
+    if (n->dtype != ACCEL_PLUGIN_F32) end[i] = cast(w, end[i], n->dtype);
   }
   finish(w, "Clip", id, (const int32_t[]){n->in[0], end[0], end[1]}, 3);
 }
@@ -141,7 +144,8 @@ static void put_second(ort_writer *w, int32_t id, const kit_graph_node *n) {
 
 static void put_scatter_rows(ort_writer *w, int32_t id, const kit_graph_node *n) {
   const int64_t one = 1;
-  const int32_t rows = ort_op2(w, "Unsqueeze", n->in[1], ort_int64s(w, &one, 1));
+  const int32_t rows =
+      cast(w, ort_op2(w, "Unsqueeze", n->in[1], ort_int64s(w, &one, 1)), ACCEL_PLUGIN_I64);
   finish(w, "ScatterND", id, (const int32_t[]){n->in[0], rows, n->in[2]}, 3);
 }
 

@@ -73,13 +73,15 @@ static OrtStatus *give_constants(const ort_endpoint *e, const kit_graph *g,
  * processor. */
 static OrtStatus *choose_provider(const ort_endpoint *e, OrtSessionOptions *options) {
   const ort_library *ort = e->ort;
-  static const char *const keys[] = {"backend_path"};
-  const char *const values[] = {ort->qnn};
+  static const char *const keys[] = {"backend_path", "soc_model", "htp_arch"};
+  /* a simulator has to be told what it simulates: Snapdragon 8 Gen 3 */
+  const char *const values[] = {ort->qnn, "57", "75"};
+  const size_t n = !e->device->qnn ? 0 : e->device->simulated ? 3 : 1;
   if (!e->device->ep) return NULL;
   OrtStatus *status = ort->AddSessionConfigEntry(options, "session.disable_cpu_ep_fallback", "1");
   if (!status)
     status = ort->SessionOptionsAppendExecutionProvider_V2(options, ort->env, &e->device->ep, 1,
-                                                           keys, values, e->device->qnn);
+                                                           keys, values, n);
   return status;
 }
 

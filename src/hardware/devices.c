@@ -251,6 +251,11 @@ accel_status accel__test_entry(accel__hardware *h, accel__entry *e, int proof) {
     accel__logf(h->log, result == ACCEL__PROOF_WRONG ? ACCEL_LOG_WARNING : ACCEL_LOG_DEBUG,
                 "%s: self-test at %s: %s", e->device.info.name, accel__proof_precision[proof], why);
   if (proof != 0) return ACCEL_OK;
+  if (result == ACCEL__PROOF_INCAPABLE && (e->device.facts.flags & ACCEL_PLUGIN_DEVICE_FP16)) {
+    ACCEL_TRY(accel__test_entry(h, e, ACCEL__PROOF_OF_F16)); /* it computes in halves alone */
+    result = (accel__proof)e->proof[ACCEL__PROOF_OF_F16];
+    if (result != ACCEL__PROOF_PASS) why = e->proof_why[ACCEL__PROOF_OF_F16];
+  }
   if (result == ACCEL__PROOF_PASS) {
     e->device.info.tested = e->device.info.usable = 1;
   } else {

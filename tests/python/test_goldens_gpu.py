@@ -34,7 +34,7 @@ def smallest(lines, key):
 
 
 # What a device says no to, by the start of the model's folder, and how.
-REFUSED = {"openvino": {"mamba": "not part of a static graph"}}
+REFUSED = dict.fromkeys(("openvino", "onnxruntime"), {"mamba": "not part of a static graph"})
 
 
 class GpuGoldens(unittest.TestCase):
