@@ -56,7 +56,6 @@ typedef void (*ort_logger)(void *self, int severity, const char *category, const
   ORT_FUNCTION(65, OrtStatus *, GetTensorTypeAndShape,                                             \
                (const OrtValue *, OrtTensorTypeAndShapeInfo **))                                   \
   ORT_FUNCTION(69, OrtStatus *, CreateCpuMemoryInfo, (int, int, OrtMemoryInfo **))                 \
-  ORT_FUNCTION(92, void, ReleaseEnv, (OrtEnv *))                                                   \
   ORT_FUNCTION(93, void, ReleaseStatus, (OrtStatus *))                                             \
   ORT_FUNCTION(95, void, ReleaseSession, (OrtSession *))                                           \
   ORT_FUNCTION(96, void, ReleaseValue, (OrtValue *))                                               \

@@ -13,8 +13,8 @@ typedef struct model {
 } model;
 
 typedef struct job {
-  uint32_t n_feed, n_result;
-  OrtValue *value[]; /* [n_feed + n_result] */
+  uint32_t n;
+  OrtValue *value[]; /* [n] of feeds, then of results */
 } job;
 
 static void model_free(void *self, void *made) {
@@ -163,8 +163,7 @@ static int32_t infer(void *self, void *made, const kit_graph *g, const kit_graph
   job *j = calloc(1, sizeof *j + (g->n_feed + g->n_result) * sizeof *j->value);
   if (!j) return kit_no_memory(error, sizeof *j);
   *own = j;
-  j->n_feed = g->n_feed;
-  j->n_result = g->n_result;
+  j->n = g->n_feed + g->n_result;
   for (uint32_t i = 0; !status && i < g->n_feed; i++)
     status = ort->CreateTensorWithDataAsOrtValue(ort->memory, (void *)feed[i].data, feed[i].bytes,
                                                  feed[i].dim, feed[i].rank, ort_type(feed[i].dtype),
@@ -181,7 +180,7 @@ static void done(void *self, void *made, void *own, bool good) {
   const ort_library *ort = ((ort_endpoint *)self)->ort;
   job *j = own;
   (void)made, (void)good;
-  for (uint32_t i = 0; j && i < j->n_feed + j->n_result; i++)
+  for (uint32_t i = 0; j && i < j->n; i++)
     if (j->value[i]) ort->ReleaseValue(j->value[i]);
   free(j);
 }

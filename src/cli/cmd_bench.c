@@ -211,27 +211,12 @@ static int report(cli_run *run, const bench_params *params, const bench_result *
   return code;
 }
 
-/* How long a simulator of hardware takes says nothing of that hardware. */
-static int refuse_simulator(const cli_run *run, const char *wanted) {
-  accel_device *device = NULL;
-  if (!wanted || accel_get_device(run->ctx, wanted, &device) != ACCEL_OK) return 0;
-  const accel_device_info *info = accel_get_device_info(device);
-  const bool simulated = strstr(info->arch, "simulator") != NULL;
-  const int code = simulated ? cli_error(run, ACCEL_ERROR_UNSUPPORTED,
-                                         "%s is %s: its times say nothing of the hardware",
-                                         info->name, info->description)
-                             : 0;
-  accel_device_close(&device);
-  return code;
-}
-
 static int bench(cli_run *run, bench_params *params) {
   char *old = NULL, message[1024]; /* read first: a wrong name is not to cost a benchmark */
   const char *path = run->value[OPT_COMPARE];
   const bool stored = path && bench_is_store(path);
   int code = path && !stored ? cli_file_read(run, path, &old, NULL) : 0;
   if (!code) code = cli_context(run);
-  if (!code) code = refuse_simulator(run, run->value[OPT_DEVICE]);
   if (code) {
     free(old);
     return code;
@@ -244,6 +229,9 @@ static int bench(cli_run *run, bench_params *params) {
                      params->model);
   else if (status != ACCEL_OK)
     code = cli_fail(run, status);
+  if (!code && strstr(result.arch, "simulator")) /* how long it took says nothing */
+    code = cli_error(run, ACCEL_ERROR_UNSUPPORTED, "%s is %s: its times are not the hardware's",
+                     result.device, result.description);
   if (!code && params->profile && !result.profile.n)
     code =
         cli_error(run, ACCEL_ERROR_UNSUPPORTED, "the plugin of %s tells no steps", result.device);
