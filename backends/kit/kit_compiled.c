@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { KEPT = 12 };
 
@@ -367,4 +368,31 @@ int32_t kit_compiled_run(void *self, const kit_graph_run *run, accel_plugin_erro
   }
   free(in);
   return rc;
+}
+
+/* ---- devices ---- */
+
+int32_t kit_compiled_devices(const accel_plugin_device *first, size_t stride, uint32_t n_device,
+                             const char *why, accel_plugin_device *out, uint32_t capacity,
+                             uint32_t *n, accel_plugin_error *error) {
+  *n = *why ? 0 : n_device;
+  if (*why) return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "%s", why);
+  for (uint32_t i = 0; i < n_device && i < capacity; i++) {
+    if (out[i].size < sizeof *out)
+      return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "devices are shorter than this plugin's");
+    const uint32_t size = out[i].size;
+    memcpy(&out[i], (const char *)first + i * stride, sizeof *out);
+    out[i].size = size;
+  }
+  return ACCEL_PLUGIN_OK;
+}
+
+int32_t kit_compiled_memory(accel_plugin_memory *m, accel_plugin_error *error) {
+  const long page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
+             available = sysconf(_SC_AVPHYS_PAGES);
+  if (page < 0 || all < 0 || available < 0)
+    return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "the system does not tell its memory");
+  m->total = m->shared_with_host = (uint64_t)page * (uint64_t)all;
+  m->free = m->budget = (uint64_t)page * (uint64_t)available;
+  return ACCEL_PLUGIN_OK;
 }

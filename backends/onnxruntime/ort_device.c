@@ -3,7 +3,6 @@
 #include <glob.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "onnxruntime/ort.h"
 #include "shared/onnxruntime_places.h"
@@ -135,36 +134,15 @@ int32_t ort_devices(const accel_plugin_host *host, accel_plugin_device *out, uin
                     uint32_t *n, accel_plugin_error *error) {
   (void)host;
   const ort_library *ort = ort_open_library();
-  *n = ort->n_device;
-  if (*ort->why) {
-    *n = 0;
-    return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "%s", ort->why);
-  }
-  for (uint32_t i = 0; i < ort->n_device && i < capacity; i++) {
-    if (out[i].size < sizeof *out)
-      return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "devices are shorter than this plugin's");
-    const uint32_t size = out[i].size;
-    out[i] = ort->device[i].info;
-    out[i].size = size;
-  }
-  return ACCEL_PLUGIN_OK;
+  return kit_compiled_devices(&ort->device[0].info, sizeof *ort->device, ort->n_device, ort->why,
+                              out, capacity, n, error);
 }
 
 int32_t ort_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error) {
-  const ort_library *ort = ort_open_library();
-  if (device >= ort->n_device)
+  accel_plugin_memory m = {.size = out->size};
+  if (device >= ort_open_library()->n_device)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no device %u", device);
-  const long page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
-             available = sysconf(_SC_AVPHYS_PAGES);
-  if (page < 0 || all < 0 || available < 0)
-    return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "the system does not tell its memory");
-  const uint64_t total = (uint64_t)page * (uint64_t)all,
-                 unused = (uint64_t)page * (uint64_t)available;
-  const accel_plugin_memory m = {.size = out->size,
-                                 .total = total,
-                                 .free = unused,
-                                 .budget = unused,
-                                 .shared_with_host = total};
-  memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
-  return ACCEL_PLUGIN_OK;
+  const int32_t rc = kit_compiled_memory(&m, error);
+  if (!rc) memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
+  return rc;
 }
