@@ -219,6 +219,11 @@ void lower_check(lower *l, int32_t input, int64_t limit) {
 /* Element of KIT_FEED_SIZES, int64 [1]. */
 static int32_t size_element(lower *l, kit_graph_size wanted) {
   graph *g = (graph *)l->g;
+  if (l->r->run) {
+    int64_t value = 0;
+    if (!l->rc) l->rc = kit_graph_size_of(&wanted, l->r->run, &value, l->error);
+    return lower_i64s(l, &value, 1);
+  }
   uint32_t i = 0;
   while (i < g->view.n_size &&
          (g->view.size[i].dim != wanted.dim || g->view.size[i].space != wanted.space ||

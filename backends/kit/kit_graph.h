@@ -120,6 +120,8 @@ typedef struct kit_graph_request {
   /* weights as fp32 where the graph cannot have their codes; NULL: view has it */
   const float *const *wide; /* [n_weight] */
   double hidden;            /* what masked scores become: finite where activations are halves */
+  /* not NULL: all sizes are constants, those of this run; every symbol is folded */
+  const struct kit_graph_run *run;
 } kit_graph_request;
 
 /* Is a node one that can be lowered?  NATIVE or NO, and why not. */
@@ -155,6 +157,9 @@ typedef struct kit_graph_run {
   const accel_plugin_host *host;
 } kit_graph_run;
 
+/* A size that is not among the symbols. */
+int32_t kit_graph_size_of(const kit_graph_size *size, const kit_graph_run *run, int64_t *out,
+                          accel_plugin_error *error);
 /* Shape and elements of a feed.  *owned is to be freed; NULL: the elements are the caller's of the
  * run. */
 int32_t kit_feed_fill(const kit_graph *graph, const kit_graph_feed *feed, const kit_graph_run *run,

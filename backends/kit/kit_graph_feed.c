@@ -165,17 +165,21 @@ static int32_t fill_carried(const kit_graph *g, const kit_graph_feed *f, const k
   return rc;
 }
 
+int32_t kit_graph_size_of(const kit_graph_size *s, const kit_graph_run *r, int64_t *out,
+                          accel_plugin_error *error) {
+  int32_t longest = 0, rc = ACCEL_PLUGIN_OK;
+  if (s->state >= 0) rc = longest_past(r, s->state, &longest, error);
+  *out = s->dim >= 0 ? r->dim[s->dim] : s->space >= 0 ? r->rows[s->space].longest : longest;
+  return rc;
+}
+
 static int32_t fill_sizes(const kit_graph *g, const kit_graph_run *r, int64_t *dim, void **owned,
                           accel_plugin_error *error) {
   int64_t *to = take(owned, g->n_size * sizeof *to, error);
   int32_t rc = to ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_HOST_MEMORY;
   dim[0] = g->n_size;
-  for (uint32_t i = 0; !rc && i < g->n_size; i++) {
-    const kit_graph_size *s = &g->size[i];
-    int32_t longest = 0;
-    if (s->state >= 0) rc = longest_past(r, s->state, &longest, error);
-    to[i] = s->dim >= 0 ? r->dim[s->dim] : s->space >= 0 ? r->rows[s->space].longest : longest;
-  }
+  for (uint32_t i = 0; !rc && i < g->n_size; i++)
+    rc = kit_graph_size_of(&g->size[i], r, &to[i], error);
   return rc;
 }
 

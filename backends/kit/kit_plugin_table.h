@@ -8,7 +8,8 @@
 __attribute__((visibility("default"))) const accel_plugin *accel_plugin_query(
     const accel_plugin_host *host, uint32_t core_abi);
 
-/* backend: a static kit_backend.  Behind it what is the plugin's own in accel_plugin: .name,
+/* backend: a static kit_backend, or an expression for one in which `device` is the device's number.
+ * Behind it what is the plugin's own in accel_plugin: .name,
  * .implementation_type, .devices, .memory, .cleanup (kit_cleanup when nothing is to be added),
  * .buffer_alloc, .buffer_free, .buffer_copy. */
 #define KIT_PLUGIN(backend, ...)                                                                   \

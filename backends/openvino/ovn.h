@@ -2,14 +2,14 @@
  * IR in memory and compiled by its C library, which is loaded at run time.
  *
  * ovn_library.c loads the library, ovn_device.c lists its devices, ovn_write.c turns a graph into IR
- * (ovn_ops.def has a line for each op), ovn_compile.c keeps compiled graphs, ovn_run.c runs one,
- * ovn_backend.c has the kit's hooks. */
+ * (ovn_ops.def has a line for each op), ovn_compile.c compiles and runs it, ovn_backend.c has the
+ * kit's hooks. */
 #ifndef ACCEL_OPENVINO_H
 #define ACCEL_OPENVINO_H
 
 #include <pthread.h>
 
-#include "kit/kit_graph.h"
+#include "kit/kit_compiled.h"
 
 /* ---- the C interface (openvino/c/openvino.h, 2024 to 2026) ---- */
 
@@ -115,51 +115,16 @@ int32_t ovn_write(const kit_graph *graph, const char *name, const char *base,
 /* Lowest address of the graph's constants, and bytes up to the end of the highest. */
 void ovn_extent(const kit_graph *graph, const char **base, uint64_t *bytes);
 
-/* ---- compiled graphs ---- */
-
-enum { OVN_COMPILED = 12, OVN_REQUESTS = 8 };
-
-typedef struct ovn_compiled {
-  uint32_t users; /* runs under way, and 1 of the cache */
-  uint64_t used;  /* tick of last use */
-  uint32_t entry;
-  uint8_t *wanted;
-  int64_t *symbol; /* [n_symbol] of folded ones; others 0 */
-  int64_t *shape;  /* of inputs, where the device takes known shapes alone; NULL */
-  uint32_t n_shape;
-  kit_graph *graph;
-  ov_compiled_model_t *model;
-  ov_infer_request_t *idle[OVN_REQUESTS];
-  uint32_t n_idle;
-} ovn_compiled;
+/* ---- endpoints ---- */
 
 typedef struct ovn_endpoint {
   const ovn_library *ov;
   const ovn_device *device;
-  const accel_plugin_program *program;
-  const accel_plugin_host *host;
   char hint[8]; /* "f32", "f16", "bf16" */
   char threads[16];
-  accel_plugin_format *format;    /* [n_weight] */
-  accel_plugin_weight_view *view; /* [n_weight] */
-  uint8_t *mapped;                /* [n_weight] view is to be given back */
-  float **wide;                   /* [n_weight] as fp32; NULL: view has it */
-  uint8_t *folded;                /* [n_symbol] */
-  pthread_mutex_t lock;           /* of what follows */
-  ovn_compiled *compiled[OVN_COMPILED];
-  uint64_t tick;
 } ovn_endpoint;
 
-/* The compiled graph for a run; it is to be given back. */
-int32_t ovn_compiled_get(ovn_endpoint *e, const kit_graph_run *run, ovn_compiled **out,
-                         accel_plugin_error *error);
-void ovn_compiled_give(ovn_endpoint *e, ovn_compiled *c);
-void ovn_compiled_drop(ovn_endpoint *e); /* all of them; no run is under way */
-int32_t ovn_request_take(ovn_endpoint *e, ovn_compiled *c, ov_infer_request_t **out,
-                         accel_plugin_error *error);
-void ovn_request_give(ovn_endpoint *e, ovn_compiled *c, ov_infer_request_t *request, bool good);
-
-int32_t ovn_run(void *self, const kit_graph_run *run, accel_plugin_error *error);
-extern const kit_backend ovn_backend; /* ovn_backend.c */
+extern const kit_compiler ovn_compiler; /* ovn_compile.c: of ovn_endpoints */
+extern const kit_backend ovn_backend;   /* ovn_backend.c */
 
 #endif

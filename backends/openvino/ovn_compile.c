@@ -1,196 +1,157 @@
-/* ovn_compile.c - graphs compiled for what runs ask for: an entry, its wanted outputs, the symbols
- * that are folded.  The last few are kept. */
+/* ovn_compile.c - a graph compiled by OpenVINO, and one inference: inputs as tensors over the
+ * host's memory, results where the request has them. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "openvino/ovn.h"
 
-static void compiled_free(const ovn_library *ov, ovn_compiled *c) {
-  if (!c) return;
-  for (uint32_t i = 0; i < c->n_idle; i++) ov->ov_infer_request_free(c->idle[i]);
-  if (c->model) ov->ov_compiled_model_free(c->model);
-  kit_graph_free(c->graph);
-  free(c->wanted);
-  free(c->symbol);
-  free(c->shape);
-  free(c);
+enum { REQUESTS = 8 };
+
+typedef struct model {
+  ov_compiled_model_t *compiled;
+  pthread_mutex_t lock; /* of what follows */
+  ov_infer_request_t *idle[REQUESTS];
+  uint32_t n_idle;
+} model;
+
+typedef struct job {
+  ov_infer_request_t *request;
+  uint32_t n;
+  ov_tensor_t *result[]; /* [n] */
+} job;
+
+static void model_free(void *self, void *made) {
+  const ovn_library *ov = ((ovn_endpoint *)self)->ov;
+  model *m = made;
+  for (uint32_t i = 0; i < m->n_idle; i++) ov->ov_infer_request_free(m->idle[i]);
+  if (m->compiled) ov->ov_compiled_model_free(m->compiled);
+  pthread_mutex_destroy(&m->lock);
+  free(m);
 }
 
-/* ---- making ---- */
-
-/* The shapes of all feeds of a run, [n_feed][MAX_RANK]; NULL: no memory, or the error. */
-static int64_t *shapes_of(const kit_graph *g, const kit_graph_run *run, accel_plugin_error *error) {
-  int64_t *shape = calloc((size_t)g->n_feed + 1, ACCEL_PLUGIN_MAX_RANK * sizeof *shape);
-  int32_t rc = shape ? ACCEL_PLUGIN_OK : kit_no_memory(error, g->n_feed);
-  for (uint32_t i = 0; !rc && i < g->n_feed; i++) {
-    const void *data;
-    void *owned = NULL;
-    rc =
-        kit_feed_fill(g, &g->feed[i], run, shape + i * ACCEL_PLUGIN_MAX_RANK, &data, &owned, error);
-    free(owned);
-    for (uint32_t k = g->node[g->feed[i].node].rank; k < ACCEL_PLUGIN_MAX_RANK; k++)
-      shape[i * ACCEL_PLUGIN_MAX_RANK + k] = 0;
-  }
-  if (!rc) return shape;
-  free(shape);
-  return NULL;
-}
-
-static int32_t compile(ovn_endpoint *e, ovn_compiled *c, const char *text, size_t n,
-                       const char *base, uint64_t bytes, accel_plugin_error *error) {
+static int32_t compile_text(const ovn_endpoint *e, model *m, const char *text, size_t n,
+                            const char *base, uint64_t bytes, accel_plugin_error *error) {
   const ovn_library *ov = e->ov;
   int64_t size = (int64_t)bytes;
   ov_tensor_t *weights = NULL;
-  ov_model_t *model = NULL;
+  ov_model_t *read = NULL;
   int status = ov->ov_tensor_create_from_host_ptr(
       ov->type[ACCEL_PLUGIN_U8], (ov_shape_t){.rank = 1, .dims = &size}, (void *)base, &weights);
   const char *call = "ov_tensor_create_from_host_ptr";
   if (!status) {
     call = "reading the graph";
-    status = ov->ov_core_read_model_from_memory_buffer(ov->core, text, n, weights, &model);
+    status = ov->ov_core_read_model_from_memory_buffer(ov->core, text, n, weights, &read);
   }
   if (!status) {
     const bool cpu = !strncmp(e->device->name, "CPU", 3);
     call = "compiling the graph";
     /* halves and dynamically quantised activations are never taken unasked */
     status = ov->ov_core_compile_model(
-        ov->core, model, e->device->name, cpu ? 10 : 6, &c->model, "INFERENCE_PRECISION_HINT",
+        ov->core, read, e->device->name, cpu ? 10 : 6, &m->compiled, "INFERENCE_PRECISION_HINT",
         e->hint, "EXECUTION_MODE_HINT", "ACCURACY", "PERFORMANCE_HINT", "LATENCY",
         "DYNAMIC_QUANTIZATION_GROUP_SIZE", "0", "INFERENCE_NUM_THREADS", e->threads);
   }
   const int32_t rc = status ? ovn_fail(ov, status, call, error) : ACCEL_PLUGIN_OK;
-  if (model) ov->ov_model_free(model);
+  if (read) ov->ov_model_free(read);
   if (weights) ov->ov_tensor_free(weights);
   return rc;
 }
 
-static int32_t make_graph(ovn_endpoint *e, const kit_graph_run *run, ovn_compiled *c,
-                          accel_plugin_error *error) {
-  const kit_graph_request request = {.program = e->program,
-                                     .entry = run->entry,
-                                     .wanted = run->wanted,
-                                     .folded = e->folded,
-                                     .symbol = run->symbol,
-                                     .format = e->format,
-                                     .view = e->view,
-                                     .wide = (const float *const *)e->wide,
-                                     .hidden = strcmp(e->hint, "f16") ? -1e30 : -3e4};
+static int32_t compile(void *self, const kit_graph *graph, const char *name,
+                       const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK], void **out,
+                       accel_plugin_error *error) {
   char *text = NULL;
   const char *base;
   size_t n;
   uint64_t bytes;
-  int32_t rc = kit_graph_lower(&request, &c->graph, error);
-  if (rc) return rc;
-  if (e->device->fixed) {
-    c->shape = shapes_of(c->graph, run, error);
-    if (!c->shape) return ACCEL_PLUGIN_E_HOST_MEMORY;
-  }
-  ovn_extent(c->graph, &base, &bytes);
-  rc = ovn_write(c->graph, e->program->entry[run->entry].name, base,
-                 (const int64_t(*)[ACCEL_PLUGIN_MAX_RANK])c->shape, &text, &n, error);
-  if (!rc) rc = compile(e, c, text, n, base, bytes, error);
+  model *m = calloc(1, sizeof *m);
+  if (!m) return kit_no_memory(error, sizeof *m);
+  pthread_mutex_init(&m->lock, NULL);
+  ovn_extent(graph, &base, &bytes);
+  int32_t rc = ovn_write(graph, name, base, dim, &text, &n, error);
+  if (!rc) rc = compile_text(self, m, text, n, base, bytes, error);
   free(text);
-  return rc;
-}
-
-static int32_t make(ovn_endpoint *e, const kit_graph_run *run, ovn_compiled **out,
-                    accel_plugin_error *error) {
-  const uint32_t n_out = e->program->entry[run->entry].n_out;
-  ovn_compiled *c = calloc(1, sizeof *c);
-  *out = NULL;
-  if (!c) return kit_no_memory(error, sizeof *c);
-  c->entry = run->entry;
-  c->wanted = calloc(n_out + 1, 1);
-  c->symbol = calloc(e->program->n_symbol + 1, sizeof *c->symbol);
-  int32_t rc = c->wanted && c->symbol ? ACCEL_PLUGIN_OK : kit_no_memory(error, n_out);
-  if (!rc) {
-    memcpy(c->wanted, run->wanted, n_out);
-    for (uint32_t i = 0; i < e->program->n_symbol; i++)
-      c->symbol[i] = e->folded[i] ? run->symbol[i] : 0;
-    rc = make_graph(e, run, c, error);
-  }
   if (rc)
-    compiled_free(e->ov, c);
+    model_free(self, m);
   else
-    *out = c;
+    *out = m;
   return rc;
 }
 
-/* ---- keeping ---- */
+/* ---- one inference ---- */
 
-static bool fits(const ovn_endpoint *e, const ovn_compiled *c, const kit_graph_run *run) {
-  if (c->entry != run->entry || memcmp(c->wanted, run->wanted, e->program->entry[run->entry].n_out))
-    return false;
-  for (uint32_t i = 0; i < e->program->n_symbol; i++)
-    if (e->folded[i] && c->symbol[i] != run->symbol[i]) return false;
-  if (!c->shape) return true;
-  int64_t *shape = shapes_of(c->graph, run, NULL);
-  const bool same =
-      shape && !memcmp(shape, c->shape, c->graph->n_feed * ACCEL_PLUGIN_MAX_RANK * sizeof *shape);
-  free(shape);
-  return same;
-}
-
-static void release(ovn_endpoint *e, ovn_compiled *c) {
-  if (c && --c->users == 0) compiled_free(e->ov, c);
-}
-
-/* One compilation at a time: others that want the same graph find it then. */
-int32_t ovn_compiled_get(ovn_endpoint *e, const kit_graph_run *run, ovn_compiled **out,
-                         accel_plugin_error *error) {
-  uint32_t oldest = 0;
-  int32_t rc = ACCEL_PLUGIN_OK;
+static int32_t request_take(const ovn_library *ov, model *m, ov_infer_request_t **out,
+                            accel_plugin_error *error) {
   *out = NULL;
-  pthread_mutex_lock(&e->lock);
-  for (uint32_t i = 0; i < OVN_COMPILED && !*out; i++) {
-    if (e->compiled[i] && fits(e, e->compiled[i], run)) *out = e->compiled[i];
-    const ovn_compiled *old = e->compiled[oldest], *c = e->compiled[i];
-    if (old && (!c || c->used < old->used)) oldest = i;
-  }
-  if (!*out) rc = make(e, run, out, error);
-  if (!rc && !(*out)->users) {
-    release(e, e->compiled[oldest]);
-    e->compiled[oldest] = *out;
-    (*out)->users = 1; /* of the cache */
-  }
-  if (!rc) {
-    (*out)->users++;
-    (*out)->used = ++e->tick;
-  }
-  pthread_mutex_unlock(&e->lock);
-  return rc;
-}
-
-void ovn_compiled_give(ovn_endpoint *e, ovn_compiled *c) {
-  pthread_mutex_lock(&e->lock);
-  release(e, c);
-  pthread_mutex_unlock(&e->lock);
-}
-
-void ovn_compiled_drop(ovn_endpoint *e) {
-  for (uint32_t i = 0; i < OVN_COMPILED; i++) {
-    release(e, e->compiled[i]);
-    e->compiled[i] = NULL;
-  }
-}
-
-int32_t ovn_request_take(ovn_endpoint *e, ovn_compiled *c, ov_infer_request_t **out,
-                         accel_plugin_error *error) {
-  *out = NULL;
-  pthread_mutex_lock(&e->lock);
-  if (c->n_idle) *out = c->idle[--c->n_idle];
-  pthread_mutex_unlock(&e->lock);
+  pthread_mutex_lock(&m->lock);
+  if (m->n_idle) *out = m->idle[--m->n_idle];
+  pthread_mutex_unlock(&m->lock);
   if (*out) return ACCEL_PLUGIN_OK;
-  const int status = e->ov->ov_compiled_model_create_infer_request(c->model, out);
-  return status ? ovn_fail(e->ov, status, "making an infer request", error) : ACCEL_PLUGIN_OK;
+  const int status = ov->ov_compiled_model_create_infer_request(m->compiled, out);
+  return status ? ovn_fail(ov, status, "making an infer request", error) : ACCEL_PLUGIN_OK;
 }
 
-void ovn_request_give(ovn_endpoint *e, ovn_compiled *c, ov_infer_request_t *request, bool good) {
+static void request_give(const ovn_library *ov, model *m, ov_infer_request_t *request, bool good) {
   if (!request) return;
-  pthread_mutex_lock(&e->lock);
-  const bool keep = good && c->n_idle < OVN_REQUESTS;
-  if (keep) c->idle[c->n_idle++] = request;
-  pthread_mutex_unlock(&e->lock);
-  if (!keep) e->ov->ov_infer_request_free(request);
+  pthread_mutex_lock(&m->lock);
+  const bool keep = good && m->n_idle < REQUESTS;
+  if (keep) m->idle[m->n_idle++] = request;
+  pthread_mutex_unlock(&m->lock);
+  if (!keep) ov->ov_infer_request_free(request);
 }
+
+static int32_t set_feed(const ovn_library *ov, const job *j, uint32_t i, const kit_graph_value *v,
+                        accel_plugin_error *error) {
+  ov_tensor_t *tensor = NULL;
+  char name[16];
+  snprintf(name, sizeof name, "i%u", i);
+  int status = ov->ov_tensor_create_from_host_ptr(
+      ov->type[v->dtype], (ov_shape_t){.rank = v->rank, .dims = (int64_t *)v->dim}, (void *)v->data,
+      &tensor);
+  if (!status) status = ov->ov_infer_request_set_tensor(j->request, name, tensor);
+  if (tensor) ov->ov_tensor_free(tensor);
+  return status ? ovn_fail(ov, status, "setting an input", error) : ACCEL_PLUGIN_OK;
+}
+
+static int32_t take_result(const ovn_library *ov, job *j, uint32_t i, kit_graph_value *v,
+                           accel_plugin_error *error) {
+  size_t bytes = 0;
+  void *data = NULL;
+  char name[16];
+  snprintf(name, sizeof name, "r%u", i);
+  int status = ov->ov_infer_request_get_tensor(j->request, name, &j->result[i]);
+  if (!status) status = ov->ov_tensor_get_byte_size(j->result[i], &bytes);
+  if (!status && bytes) status = ov->ov_tensor_data(j->result[i], &data);
+  v->data = data;
+  v->bytes = bytes;
+  return status ? ovn_fail(ov, status, "taking a result", error) : ACCEL_PLUGIN_OK;
+}
+
+static int32_t infer(void *self, void *made, const kit_graph *g, const kit_graph_value *feed,
+                     kit_graph_value *result, void **own, accel_plugin_error *error) {
+  const ovn_library *ov = ((ovn_endpoint *)self)->ov;
+  job *j = calloc(1, sizeof *j + g->n_result * sizeof *j->result);
+  if (!j) return kit_no_memory(error, sizeof *j);
+  *own = j;
+  j->n = g->n_result;
+  int32_t rc = request_take(ov, made, &j->request, error);
+  for (uint32_t i = 0; !rc && i < g->n_feed; i++) rc = set_feed(ov, j, i, &feed[i], error);
+  if (rc) return rc;
+  const int status = ov->ov_infer_request_infer(j->request);
+  if (status) return ovn_fail(ov, status, "inference", error);
+  for (uint32_t i = 0; !rc && i < g->n_result; i++) rc = take_result(ov, j, i, &result[i], error);
+  return rc;
+}
+
+static void done(void *self, void *made, void *own, bool good) {
+  const ovn_library *ov = ((ovn_endpoint *)self)->ov;
+  job *j = own;
+  for (uint32_t i = 0; j && i < j->n; i++)
+    if (j->result[i]) ov->ov_tensor_free(j->result[i]);
+  if (j) request_give(ov, made, j->request, good);
+  free(j);
+}
+
+const kit_compiler ovn_compiler = {
+    .compile = compile, .model_free = model_free, .infer = infer, .done = done, .close = free};

@@ -1,7 +1,6 @@
 /* ovn_device.c - OpenVINO's devices as ours: openvino:0 is its first, usually the CPU. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "openvino/ovn.h"
 
@@ -39,39 +38,24 @@ int32_t ovn_devices(const accel_plugin_host *host, accel_plugin_device *out, uin
                     uint32_t *n, accel_plugin_error *error) {
   (void)host;
   const ovn_library *ov = ovn_open_library();
-  *n = ov->n_device;
-  if (*ov->why) {
-    *n = 0;
-    return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "%s", ov->why);
-  }
-  for (uint32_t i = 0; i < ov->n_device && i < capacity; i++) {
-    if (out[i].size < sizeof *out)
-      return kit_fail(error, ACCEL_PLUGIN_E_ABI, -1, "devices are shorter than this plugin's");
-    const uint32_t size = out[i].size;
-    out[i] = ov->device[i].info;
-    out[i].size = size;
-  }
-  return ACCEL_PLUGIN_OK;
+  return kit_compiled_devices(&ov->device[0].info, sizeof *ov->device, ov->n_device, ov->why, out,
+                              capacity, n, error);
 }
 
 int32_t ovn_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error) {
   const ovn_library *ov = ovn_open_library();
-  if (device >= ov->n_device)
-    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no device %u", device);
-  const long page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
-             available = sysconf(_SC_AVPHYS_PAGES);
-  if (page < 0 || all < 0 || available < 0)
-    return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "the system does not tell its memory");
-  const uint64_t total = (uint64_t)page * (uint64_t)all,
-                 unused = (uint64_t)page * (uint64_t)available;
-  accel_plugin_memory m = {.size = out->size, .total = total, .free = unused, .budget = unused};
+  accel_plugin_memory m = {.size = out->size};
   char text[32];
   unsigned long long bytes = 0;
+  if (device >= ov->n_device)
+    return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no device %u", device);
+  const int32_t rc = kit_compiled_memory(&m, error);
+  if (rc) return rc;
   property(ov, &ov->device[device], "GPU_DEVICE_TOTAL_MEM_SIZE", text, sizeof text);
-  if (sscanf(text, "%llu", &bytes) == 1)
+  if (sscanf(text, "%llu", &bytes) == 1) {
     m.total = m.free = m.budget = bytes;
-  else
-    m.shared_with_host = total;
+    m.shared_with_host = 0;
+  }
   memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
   return ACCEL_PLUGIN_OK;
 }

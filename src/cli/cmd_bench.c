@@ -229,6 +229,9 @@ static int bench(cli_run *run, bench_params *params) {
                      params->model);
   else if (status != ACCEL_OK)
     code = cli_fail(run, status);
+  if (!code && strstr(result.arch, "simulator")) /* how long it took says nothing */
+    code = cli_error(run, ACCEL_ERROR_UNSUPPORTED, "%s is %s: its times are not the hardware's",
+                     result.device, result.description);
   if (!code && params->profile && !result.profile.n)
     code =
         cli_error(run, ACCEL_ERROR_UNSUPPORTED, "the plugin of %s tells no steps", result.device);

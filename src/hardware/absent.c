@@ -151,17 +151,19 @@ static accel_status point_to_amd(accel__hardware *h, const accel__vendors *v, ac
   return ACCEL_OK;
 }
 
-/* Runtimes that no plugin exists for: only whether they are installed. */
-static accel_status explain_runtime(accel__hardware *h, const accel__source *s, const char *title,
-                                    const char *plugin_why, accel__absence *a) {
-  bool library = *s->library && !*s->error;
-  a->found = library;
-  if (library)
-    ACCEL_FORMAT(a->reason, &h->arena, "%s %s is installed (%s), but %s", title, s->version,
-                 s->library, plugin_why);
+/* Its plugin is ONNX Runtime's, and the provider a package beside that. */
+static accel_status explain_qualcomm(accel__hardware *h, const accel__source *s,
+                                     const char *plugin_why, accel__absence *a) {
+  a->found = *s->library && !*s->error;
+  if (a->found)
+    ACCEL_FORMAT(a->reason, &h->arena, "QNN's provider is installed (%s), but %s", s->library,
+                 *plugin_why ? plugin_why : "the plugin lists no device of it");
   else
-    ACCEL_FORMAT(a->reason, &h->arena, "no %s here: %s; %s", title, s->error, plugin_why);
-  a->remedy = library ? "use cpu, or a plugin for it when there is one" : s->remedy;
+    ACCEL_FORMAT(a->reason, &h->arena,
+                 "no Qualcomm NPU through ONNX Runtime here: %s%s%s (an Adreno GPU is reached "
+                 "through opencl or vulkan)",
+                 s->error, a->compiled ? "" : "; ", a->compiled ? "" : plugin_why);
+  a->remedy = *s->remedy ? s->remedy : "pip install -U onnxruntime onnxruntime-qnn";
   return ACCEL_OK;
 }
 
@@ -170,7 +172,8 @@ accel_status accel__explain_absence(accel__hardware *h, const char *hardware, ac
   const accel__source *s = v->source;
   const char *why = "";
   *out = (accel__absence){.reason = "", .remedy = ""};
-  ACCEL_TRY(plugin_facts(h, accel__stem_of(hardware), out, &why));
+  const char *plugin = strcmp(hardware, "qualcomm") ? accel__stem_of(hardware) : "onnxruntime";
+  ACCEL_TRY(plugin_facts(h, plugin, out, &why));
   if (!strcmp(hardware, "amd")) return explain_amd(h, v, why, out);
   if (!strcmp(hardware, "cuda")) {
     ACCEL_TRY(explain_source(h, &s[ACCEL__SOURCE_CUDA], "NVIDIA GPU driver", why, out));
@@ -187,7 +190,7 @@ accel_status accel__explain_absence(accel__hardware *h, const char *hardware, ac
     return explain_source(h, from, ov ? "OpenVINO" : "wgpu-native", said ? "" : why, out);
   }
   if (!strcmp(hardware, "qualcomm"))
-    return explain_runtime(h, &s[ACCEL__SOURCE_QUALCOMM], "Qualcomm QNN runtime", why, out);
+    return explain_qualcomm(h, &s[ACCEL__SOURCE_QUALCOMM], why, out);
   if (!strcmp(hardware, "apple")) {
     out->reason =
         "Apple's GPUs and Neural Engine are reached through macOS, and this system is not macOS";

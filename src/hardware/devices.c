@@ -172,7 +172,9 @@ accel_status accel__add_devices(accel__hardware *h, accel__plugin_file *file,
     ACCEL_ALLOC(e, &h->arena, 1);
     bool amd_as_cuda = !strcmp(file->name, "cuda") && accel__name_is_amd(facts[i].name);
     e->file = file;
-    e->stem = amd_as_cuda ? "rocm" : file->name;
+    e->stem = amd_as_cuda                                   ? "rocm"
+              : accel__starts_with(facts[i].id, "qualcomm") ? "qualcomm"
+                                                            : file->name;
     e->number = devices_of_stem(h, e->stem);
     e->device.index = i;
     e->device.facts = facts[i];
@@ -264,6 +266,11 @@ accel_status accel__test_entry(accel__hardware *h, accel__entry *e, int proof) {
     accel__logf(h->log, result == ACCEL__PROOF_WRONG ? ACCEL_LOG_WARNING : ACCEL_LOG_DEBUG,
                 "%s: self-test at %s: %s", e->device.info.name, accel__proof_precision[proof], why);
   if (proof != 0) return ACCEL_OK;
+  if (result == ACCEL__PROOF_INCAPABLE && (e->device.facts.flags & ACCEL_PLUGIN_DEVICE_FP16)) {
+    ACCEL_TRY(accel__test_entry(h, e, ACCEL__PROOF_OF_F16)); /* it computes in halves alone */
+    result = (accel__proof)e->proof[ACCEL__PROOF_OF_F16];
+    if (result != ACCEL__PROOF_PASS) why = e->proof_why[ACCEL__PROOF_OF_F16];
+  }
   if (result == ACCEL__PROOF_PASS) {
     e->device.info.tested = e->device.info.usable = 1;
   } else {

@@ -44,7 +44,8 @@ typedef struct accel__plugin_file {
 struct accel__entry {
   accel__device device;     /* first: an accel__device * of ours is an accel__entry * */
   accel__plugin_file *file; /* NULL: hardware that is not there */
-  /* the name's first part: the plugin's name, or "rocm" for an AMD card behind a CUDA layer */
+  /* the name's first part: the plugin's name, "rocm" for an AMD card behind a CUDA layer, or
+   * "qualcomm" for an NPU behind ONNX Runtime */
   const char *stem;
   uint32_t number;             /* the name's second part */
   int8_t proof[ACCEL__PROOFS]; /* accel__proof or ACCEL__PROOF_UNTRIED */

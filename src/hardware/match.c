@@ -156,6 +156,7 @@ static accel_status want_plugin(answer *a, const wish *w) {
   ACCEL_TRY(accel__know_named(a->h, w->head));
   /* AMD cards behind a CUDA layer */
   if (!strcmp(w->head, "rocm")) ACCEL_TRY(accel__know_named(a->h, "cuda"));
+  if (!strcmp(w->head, "qualcomm")) ACCEL_TRY(accel__know_named(a->h, "onnxruntime"));
   ACCEL_TRY(gather_stem(a, w->head, &found, &n));
   if (n == 0) return say_absent(a, w);
   if (!w->tail) {

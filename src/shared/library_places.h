@@ -1,5 +1,5 @@
 /* library_places.h - where libraries are that are found at run time and may come from pip: OpenVINO's
- * C library and wgpu-native's, for their plugins and for detection. */
+ * C library, wgpu-native's and ONNX Runtime's, for their plugins and for detection. */
 #ifndef ACCEL_SHARED_LIBRARY_PLACES_H
 #define ACCEL_SHARED_LIBRARY_PLACES_H
 
@@ -7,6 +7,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
+#include <string.h>
 
 enum { ACCEL_LIBRARY_PATH = 512 };
 
@@ -51,21 +52,40 @@ enum { ACCEL_WEBGPU_VERSION = 29 };
   "pip install wgpu==0.32.0, into the active virtual environment, or name the folder of " \
   "libwgpu_native.so in ACCEL_WEBGPU_DIR"
 
-/* The last of the files that match FOLDER/<inside><pattern>. */
-static inline bool accel_library_in(const accel_library_places *places, const char *folder,
-                                    const char *inside, const char *between, char *out) {
-  char pattern[ACCEL_LIBRARY_PATH];
+static const accel_library_places accel_onnxruntime_places = {
+    .file = "libonnxruntime.so.1",
+    .pattern = "libonnxruntime.so*",
+    .under = {"", "onnxruntime/capi/", "lib/"},
+    .in_python = "onnxruntime/capi/",
+    .root = "/usr",
+    .in_root = "lib/*/"};
+
+#define ACCEL_ONNXRUNTIME_REMEDY                                                         \
+  "pip install onnxruntime, into the active virtual environment, or name the folder of " \
+  "libonnxruntime.so in ACCEL_ONNXRUNTIME_DIR"
+#define ACCEL_QNN_REMEDY                                                                       \
+  "pip install onnxruntime onnxruntime-qnn, into the active virtual environment, or name the " \
+  "folder of both in ACCEL_ONNXRUNTIME_DIR"
+
+/* The last of the files that match a pattern (glob); out[ACCEL_LIBRARY_PATH]. */
+static inline bool accel_library_matching(const char *pattern, char *out) {
   glob_t found = {0};
-  const int n = snprintf(pattern, sizeof pattern, "%s/%s%s%s", folder ? folder : "", inside,
-                         between, places->pattern);
-  bool yes = folder && n > 0 && (size_t)n < sizeof pattern && glob(pattern, 0, NULL, &found) == 0 &&
-             found.gl_pathc > 0;
+  bool yes = glob(pattern, 0, NULL, &found) == 0 && found.gl_pathc > 0;
   if (yes) {
-    const int m = snprintf(out, ACCEL_LIBRARY_PATH, "%s", found.gl_pathv[found.gl_pathc - 1]);
-    yes = m > 0 && m < ACCEL_LIBRARY_PATH;
+    const int n = snprintf(out, ACCEL_LIBRARY_PATH, "%s", found.gl_pathv[found.gl_pathc - 1]);
+    yes = n > 0 && n < ACCEL_LIBRARY_PATH;
   }
   globfree(&found);
   return yes;
+}
+
+/* The last of the files that match FOLDER/<inside><between><pattern>. */
+static inline bool accel_library_in(const accel_library_places *places, const char *folder,
+                                    const char *inside, const char *between, char *out) {
+  char pattern[ACCEL_LIBRARY_PATH];
+  const int n = snprintf(pattern, sizeof pattern, "%s/%s%s%s", folder ? folder : "", inside,
+                         between, places->pattern);
+  return folder && n > 0 && (size_t)n < sizeof pattern && accel_library_matching(pattern, out);
 }
 
 /* The file to load, or the plain name for the loader's own search.  out[ACCEL_LIBRARY_PATH] */
@@ -86,6 +106,18 @@ static inline void accel_library_find(const accel_library_places *places,
       (places->root && accel_library_in(places, places->root, places->in_root, "", out)))
     return;
   snprintf(out, ACCEL_LIBRARY_PATH, "%s", places->file);
+}
+
+/* Patterns (glob) of the providers' libraries beside that library: pip's packages onnxruntime_*,
+ * or its own folder.  which: "*", or the name of one provider.  i: 0, 1; false: there is no more. */
+static inline bool accel_onnxruntime_providers(const char *library, const char *which, size_t i,
+                                               char *out) {
+  static const char *const beside[] = {"../../onnxruntime_*/", ""};
+  const char *slash = strrchr(library, '/');
+  if (!slash || i >= sizeof beside / sizeof *beside) return false;
+  const int n = snprintf(out, ACCEL_LIBRARY_PATH, "%.*s/%slibonnxruntime_providers_%s.so",
+                         (int)(slash - library), library, beside[i], which);
+  return n > 0 && n < ACCEL_LIBRARY_PATH;
 }
 
 #endif

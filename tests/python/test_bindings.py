@@ -352,7 +352,7 @@ class Errors(unittest.TestCase):
 
     def test_missing_device(self):
         with self.assertRaises(accel.DeviceUnavailableError) as caught:
-            accel.Model(os.path.join(PIPELINES, "base"), device="qualcomm")
+            accel.Model(os.path.join(PIPELINES, "base"), device="webnn")
         self.assertEqual(caught.exception.code, -23)
 
     def test_unknown_device(self):

@@ -191,7 +191,7 @@ class CommandLine(Case):
 
     def test_exit_codes(self):
         self.bad(1, "no/such-model", "embed", "no/such-model", "x")
-        self.bad(4, "qualcomm", "embed", model("sentence"), "x", "--device", "qualcomm")
+        self.bad(4, "webnn", "embed", model("sentence"), "x", "--device", "webnn")
         self.bad(2, "abacus", "embed", model("sentence"), "x", "--device", "abacus")
         strange = self.path("strange")
         os.mkdir(strange)
@@ -847,9 +847,9 @@ class Knowledge(Case):
         self.assertGreater(found["memory_total"], 0)
         self.assertIn("memory total", run("detect", "cpu").stdout)
         self.assertEqual(json.loads(run("detect", "reference", "--json").stdout)["runtime_version"], "") # a plugin that is no hardware of the registry
-        absent = run("detect", "qualcomm")
+        absent = run("detect", "webnn")
         self.assertEqual((absent.returncode, absent.stdout), (4, ""))
-        self.assertIn("qualcomm", absent.stderr)
+        self.assertIn("webnn", absent.stderr)
 
     def test_registry(self):
         models = self.good("registry")["models"]

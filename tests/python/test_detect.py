@@ -178,6 +178,55 @@ class WebGpu(unittest.TestCase):
                     self.assertIn("pip install wgpu==0.32.0", row["remedy"])
 
 
+class OnnxRuntime(unittest.TestCase):
+    """Its plugin beside a library that is absent, too old, or fails at one call after the other, and with Qualcomm's provider."""
+
+    def plugin(self, folder, **variables):
+        """(report, what its file said)"""
+        report = detect(ACCEL_ONNXRUNTIME_DIR=folder, **variables)
+        return report, next(p for p in report["plugins"] if p["path"].endswith("libaccel_onnxruntime.so"))
+
+    def test_no_library(self):
+        report, plugin = self.plugin("/nonexistent")
+        self.assertEqual(plugin["verdict"], "devices")
+        self.assertIn("/nonexistent/libonnxruntime.so", plugin["reason"])
+        self.assertIn("pip install onnxruntime", plugin["reason"])
+        row = device(report, "qualcomm")
+        self.assertEqual([row[f] for f in ("compiled", "loaded", "found", "tested", "usable")], [True, False, False, None, False], row)
+        self.assertIn("no libonnxruntime_providers_qnn.so", row["reason"])
+        self.assertIn("pip install onnxruntime onnxruntime-qnn", row["remedy"])
+
+    def test_a_library_that_fails(self):
+        for mode, words in (("old", "1.22 or later is wanted"), ("env", "does not start"), ("crash", "[Cc]rash|ended the probe")):
+            with self.subTest(mode):
+                report, plugin = self.plugin(os.path.join(STUBS, "onnxruntime-qnn"), STUB_ONNXRUNTIME=mode)
+                self.assertRegex(plugin["reason"], words)
+                row = device(report, "qualcomm")
+                self.assertEqual((row["found"], row["usable"]), (True, False), row)
+                self.assertRegex(row["reason"], words)
+                self.assertTrue(row["remedy"])
+
+    def test_a_device_that_runs_nothing_is_listed_and_fails_its_test(self):
+        report, _ = self.plugin(os.path.join(STUBS, "onnxruntime"))
+        row = device(report, "onnxruntime")
+        self.assertEqual([row[f] for f in ("compiled", "loaded", "found", "tested")], [True, True, True, False], row)
+        self.assertIn("the stub runs nothing", row["reason"])
+        self.assertIn("pip install onnxruntime onnxruntime-qnn", device(report, "qualcomm")["remedy"])
+
+    def test_a_provider_that_does_not_load(self):
+        report, _ = self.plugin(os.path.join(STUBS, "onnxruntime-qnn"), STUB_ONNXRUNTIME="register")
+        row = device(report, "qualcomm:0")
+        self.assertEqual((row["hardware"], row["usable"]), ("qualcomm", False), row)
+        self.assertIn("the stub runs nothing", row["reason"])
+        self.assertIn("pip install -U onnxruntime-qnn", row["reason"])
+
+    def test_a_provider_without_a_device(self):
+        report, _ = self.plugin(os.path.join(STUBS, "onnxruntime-qnn"))
+        row = device(report, "qualcomm")
+        self.assertEqual((row["found"], row["usable"]), (True, False), row)
+        self.assertIn("lists no device of it", row["reason"])
+
+
 class AmdTree(unittest.TestCase):
     """A machine with one AMD card as the kernel shows it, and no device files."""
 

@@ -33,8 +33,13 @@ def smallest(lines, key):
     return sorted({key(line): line for line in sorted(reversed(lines), key=size, reverse=True)}.values(), key=size)
 
 
+# A variable that names a library: with it, its devices are to be there.
+REQUIRED = {"openvino": "ACCEL_OPENVINO_DIR", "onnxruntime": "ACCEL_ONNXRUNTIME_DIR", "qualcomm": "ACCEL_ONNXRUNTIME_DIR", "webgpu": "ACCEL_WEBGPU_DIR"}
+# Qualcomm's NPU has no fp32; a session takes its simulator seconds to make, so of these classes only.
+NPU_CLASSES = {"BertModel", "ViTModel", "CLIPModel", "CLIPTextModel", "CLIPVisionModel", "WhisperForAudioClassification"}
+NPU_WRONG = {"golden.CLIPModel.wide.safetensors"}  # docs/onnxruntime.md
 # What a device says no to, by the start of the model's folder, and how.
-REFUSED = {"openvino": {start: "not part of a static graph" for start in ("mamba", "qwen3_next", "qwen3_5")}}
+REFUSED = dict.fromkeys(("openvino", "onnxruntime"), {start: "not part of a static graph" for start in ("mamba", "qwen3_next", "qwen3_5")})
 
 
 class GpuGoldens(unittest.TestCase):
@@ -54,8 +59,15 @@ class GpuGoldens(unittest.TestCase):
         goldens = test_goldens.goldens()
         for wanted in DEVICES:
             device, reason = resolve(wanted)
+            if reason and os.environ.get(REQUIRED.get(wanted, "")):
+                self.fail(reason)
             if reason:
                 self.skipTest(reason)
+            if wanted == "qualcomm":
+                some = [line for line in goldens if len(line) > 2 and line[2] in NPU_CLASSES and line[1] not in NPU_WRONG]
+                for precision in ("fp16", "int8"):
+                    self.check(device, precision, some)
+                continue
             if CLASSES:
                 goldens = smallest(goldens, lambda line: line[2] if len(line) > 2 else line[0])
             self.check(device, "fp32", goldens)

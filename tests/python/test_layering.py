@@ -35,7 +35,9 @@ BANNED = ["abort", "exit", "_exit", "_Exit", "quick_exit", "atexit", "assert", "
 # Reading the environment: config.c, by its table; the accel tool, which links the public interface only; plugins, which may not
 # include src/core, read what is theirs alone.
 ENVIRONMENT = {"src/core/config.c": None, "src/cli/": None, "src/bench/": None, "backends/cpu/": {"ACCEL_ISA"}, "backends/hip/": {"ACCEL_EMULATED_ORDER"},
-               "backends/gpu/": {"ACCEL_GPU_VARIANTS"}, "backends/openvino/": {"ACCEL_OPENVINO_DIR", "VIRTUAL_ENV", "HOME"}, "backends/webgpu/": {"ACCEL_WEBGPU_DIR", "VIRTUAL_ENV", "HOME"}, "src/serve/": {"LISTEN_FDS", "LISTEN_PID"}}
+               "backends/gpu/": {"ACCEL_GPU_VARIANTS"}, "backends/openvino/": {"ACCEL_OPENVINO_DIR", "VIRTUAL_ENV", "HOME"},
+               "backends/onnxruntime/": {"ACCEL_ONNXRUNTIME_DIR", "VIRTUAL_ENV", "HOME"},
+               "backends/webgpu/": {"ACCEL_WEBGPU_DIR", "VIRTUAL_ENV", "HOME"}, "src/serve/": {"LISTEN_FDS", "LISTEN_PID"}}
 ENVIRONMENT_CALLS = ["getenv", "secure_getenv"]
 NEVER = ["setenv", "putenv", "unsetenv", "clearenv"]
 

@@ -63,13 +63,13 @@ static void a_named_device_is_a_demand(void **state) {
   accel *ctx = test_context();
   accel_init_params how = accel_init_params_default();
   accel_endpoint *ep;
-  how.device = "qualcomm";
+  how.device = "webnn";
   assert_int_equal(accel_init(ctx, TINY_BERT, &how, &ep), ACCEL_ERROR_DEVICE_UNAVAILABLE);
   assert_null(ep);
-  assert_non_null(strstr(accel_last_error(), "qualcomm"));
+  assert_non_null(strstr(accel_last_error(), "webnn"));
   how.device = "no-such-device";
   assert_int_equal(accel_init(ctx, TINY_BERT, &how, &ep), ACCEL_ERROR_ARGUMENT);
-  how.device = "qualcomm,reference"; /* a chain opts into the fallback, and the report says so */
+  how.device = "webnn,reference"; /* a chain opts into the fallback, and the report says so */
   assert_ok(accel_init(ctx, TINY_BERT, &how, &ep));
   assert_string_equal(accel_placement(ep)->device, "reference");
   assert_true(accel_placement(ep)->reasons->n >= 1);

@@ -1,5 +1,5 @@
-/* others.c - accel-probe looks for OpenVINO, for wgpu-native, and for a runtime that has no plugin yet:
- * Qualcomm QNN.  Presence and version only. */
+/* others.c - accel-probe looks for OpenVINO, for wgpu-native, and for Qualcomm's QNN beside ONNX
+ * Runtime.  Presence and version only. */
 #include <stdio.h>
 #include <string.h>
 
@@ -28,11 +28,18 @@ void probe_openvino(probe_report *r) {
     snprintf(r->version, sizeof r->version, "%s", v.build);
 }
 
+/* The provider that brings QNN to ONNX Runtime; nothing of Qualcomm's is started. */
 void probe_qualcomm(probe_report *r) {
-  static const char *const names[] = {"libQnnHtp.so", "libQnnGpu.so", "libQnnCpu.so", NULL};
-  void *library = probe_open(r, names, "QNN needs a Qualcomm processor and Qualcomm's SDK");
-  void *providers = NULL;
-  if (library) probe_symbol(r, library, "QnnInterface_getProviders", &providers);
+  char runtime[ACCEL_LIBRARY_PATH], pattern[ACCEL_LIBRARY_PATH], path[ACCEL_LIBRARY_PATH] = "";
+  find(&accel_onnxruntime_places, "ACCEL_ONNXRUNTIME_DIR", runtime);
+  for (size_t i = 0; !*path && accel_onnxruntime_providers(runtime, "qnn", i, pattern); i++)
+    accel_library_matching(pattern, path);
+  const char *const names[] = {path, NULL};
+  void *library = *path ? probe_open(r, names, ACCEL_QNN_REMEDY) : NULL, *make = NULL;
+  if (library) probe_symbol(r, library, "CreateEpFactories", &make);
+  if (*path) return;
+  snprintf(r->error, sizeof r->error, "no libonnxruntime_providers_qnn.so beside %.200s", runtime);
+  snprintf(r->remedy, sizeof r->remedy, "%s", ACCEL_QNN_REMEDY);
 }
 
 void probe_webgpu(probe_report *r) {

@@ -1,0 +1,125 @@
+/* ort_look.c - what a writer has to know of a graph before it begins: ranks, since ONNX wants whole
+ * permutations, and layer norms with scale and shift, which are one node there. */
+#include "onnxruntime/ort_write.h"
+
+/* Elements of a vector of sizes; -1: not known. */
+static int64_t length_of(const ort_writer *w, int32_t id) {
+  const kit_graph_node *n = &w->g->node[id];
+  int64_t sum = 0;
+  switch (n->op) {
+    case KIT_GRAPH_CONSTANT:
+      return n->rank ? n->dim[0] : 1;
+    case KIT_GRAPH_CONCAT:
+      for (uint32_t i = 0; i < n->n_in && sum >= 0; i++) {
+        const int64_t part = length_of(w, n->in[i]);
+        sum = part < 0 ? -1 : sum + part;
+      }
+      return sum;
+    case KIT_GRAPH_GATHER: /* of the sizes, those listed */
+      return length_of(w, n->in[1]);
+    case KIT_GRAPH_ADD:
+    case KIT_GRAPH_SUBTRACT:
+    case KIT_GRAPH_MULTIPLY:
+    case KIT_GRAPH_DIVIDE:
+      return length_of(w, n->in[0]);
+    default:
+      return -1;
+  }
+}
+
+static int8_t highest(const ort_writer *w, const kit_graph_node *n) {
+  int8_t most = 0;
+  for (uint32_t i = 0; i < n->n_in; i++) {
+    const int8_t r = w->rank[n->in[i]];
+    if (r < 0) return -1;
+    if (r > most) most = r;
+  }
+  return most;
+}
+
+static int8_t with(int8_t rank, int64_t more) {
+  return rank < 0 || more < -8 || more > 8 ? -1 : (int8_t)(rank + more);
+}
+
+static int8_t rank_of(const ort_writer *w, const kit_graph_node *n) {
+  const int8_t first = n->n_in ? w->rank[n->in[0]] : (int8_t)n->rank;
+  int64_t length;
+  switch (n->op) {
+    case KIT_GRAPH_ADD:
+    case KIT_GRAPH_SUBTRACT:
+    case KIT_GRAPH_MULTIPLY:
+    case KIT_GRAPH_DIVIDE:
+    case KIT_GRAPH_MINIMUM:
+    case KIT_GRAPH_MAXIMUM:
+    case KIT_GRAPH_POWER:
+    case KIT_GRAPH_EQUAL:
+    case KIT_GRAPH_NOT_EQUAL:
+    case KIT_GRAPH_LESS:
+    case KIT_GRAPH_LESS_EQUAL:
+    case KIT_GRAPH_AND:
+    case KIT_GRAPH_SELECT:
+    case KIT_GRAPH_MATMUL:
+      return highest(w, n);
+    case KIT_GRAPH_REDUCE_SUM:
+    case KIT_GRAPH_REDUCE_MEAN:
+    case KIT_GRAPH_REDUCE_MAX:
+    case KIT_GRAPH_REDUCE_MIN:
+      return n->i[0] ? first : with(first, -length_of(w, n->in[1]));
+    case KIT_GRAPH_GATHER:
+      return with(first, (int64_t)w->rank[n->in[1]] - 1);
+    case KIT_GRAPH_RESHAPE:
+      length = length_of(w, n->in[1]);
+      return length < 0 ? -1 : (int8_t)length;
+    case KIT_GRAPH_BROADCAST:
+      length = length_of(w, n->in[1]);
+      return length < 0 || first < 0 ? -1 : length > first ? (int8_t)length : first;
+    case KIT_GRAPH_UNSQUEEZE:
+      return with(first, length_of(w, n->in[1]));
+    default:
+      return first;
+  }
+}
+
+/* A vector of numbers that are known, of more than one element. */
+static bool is_vector(const ort_writer *w, int32_t id) {
+  const kit_graph_node *n = &w->g->node[id];
+  if (n->op == KIT_GRAPH_CONVERT) n = &w->g->node[n->in[0]];
+  return n->op == KIT_GRAPH_CONSTANT && n->rank == 1 && n->dim[0] > 1;
+}
+
+/* The other operand of a node of two; -1: it is no such op over `id`, or that is no vector. */
+static int32_t vector_beside(const ort_writer *w, const kit_graph_node *n, uint8_t op, int32_t id) {
+  if (n->op != op || n->in[0] == n->in[1] || w->uses[id] != 1) return -1;
+  const int32_t other = n->in[0] == id ? n->in[1] : n->in[0];
+  return (n->in[0] == id || n->in[1] == id) && is_vector(w, other) ? other : -1;
+}
+
+/* LAYER_NORM, its product with a vector, and the sum with another. */
+static void find_norms(ort_writer *w) {
+  for (uint32_t i = 0; i < w->g->n_node; i++) w->normed[i] = w->scale[i] = w->shift[i] = -1;
+  for (uint32_t k = 0; k < w->g->n_node; k++) {
+    const kit_graph_node *n = &w->g->node[k];
+    for (uint32_t side = 0; side < 2 && n->n_in == 2; side++) {
+      const int32_t id = n->in[side], norm = w->normed[id];
+      if (w->g->node[id].op == KIT_GRAPH_LAYER_NORM && w->normed[k] < 0) {
+        w->scale[id] = vector_beside(w, n, KIT_GRAPH_MULTIPLY, id);
+        if (w->scale[id] >= 0) w->normed[k] = id;
+      } else if (norm >= 0 && w->g->node[id].op == KIT_GRAPH_MULTIPLY) {
+        w->shift[norm] = vector_beside(w, n, KIT_GRAPH_ADD, id);
+        if (w->shift[norm] < 0) continue;
+        w->normed[k] = norm; /* here instead */
+        w->normed[id] = ORT_ELSEWHERE;
+      }
+    }
+  }
+}
+
+void ort_look(ort_writer *w) {
+  for (uint32_t i = 0; i < w->g->n_node; i++) {
+    const kit_graph_node *n = &w->g->node[i];
+    w->rank[i] = rank_of(w, n);
+    for (uint32_t k = 0; k < n->n_in; k++) w->uses[n->in[k]]++;
+  }
+  for (uint32_t r = 0; r < w->g->n_result; r++) w->uses[w->g->result[r].node]++;
+  find_norms(w);
+}
