@@ -16,7 +16,7 @@ from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, GenerationTicket, Listener, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
 from ._forecast import Forecast, forecast
-from ._speech import Waveform, text_to_speech
+from ._text_to_speech import Waveform, text_to_speech
 from ._images import GeneratedImages, text_to_image
 from ._pictures import Depth, Segmentation, estimate_depth, generate_images, segment_images
 from ._queue import Ticket, request

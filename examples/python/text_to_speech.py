@@ -1,6 +1,6 @@
 """Speaks a text into a WAV file.
 
-    speak.py MODEL TEXT FILE.wav [SEED]        MODEL: such as facebook/mms-tts-eng
+    text_to_speech.py MODEL TEXT FILE.wav [SEED]        MODEL: such as facebook/mms-tts-eng
 """
 import array
 import sys

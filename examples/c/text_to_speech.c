@@ -1,6 +1,6 @@
-/* speak.c - speaks a text: raw samples of 32-bit floats to stdout.
+/* text_to_speech.c - speaks a text: raw samples of 32-bit floats to stdout.
  *
- *   speak MODEL TEXT [SEED] | aplay -f FLOAT_LE -r RATE        MODEL: such as facebook/mms-tts-eng
+ *   text_to_speech MODEL TEXT [SEED] | aplay -f FLOAT_LE -r RATE        MODEL: such as facebook/mms-tts-eng
  */
 #include <accel/accel.h>
 #include <stdio.h>
