@@ -3,6 +3,7 @@
 
     python3 tests/goldens/make_audio_model_goldens.py [name prefix ...]      only the fixtures named so
 """
+import json
 import sys
 
 import tiny_models
@@ -190,8 +191,37 @@ def whisper_fixtures():
     yield "whisper_weighted", dict(config=odd, cases=[case("WhisperForAudioClassification", "batch", heard)])
 
 
+def write_heard():
+    """moonshine/heard.json: a sound through transformers' pipeline, at most 6.5 tokens a second as the models' card has it."""
+    import numpy
+    import wave
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    directory = tiny_models.ROOT / "moonshine"
+    vocab = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"word{i}": i for i in range(3, 53)}}
+    words = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = T.PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    tokenizer.save_pretrained(directory)
+    extractor = T.Wav2Vec2FeatureExtractor(do_normalize=False, return_attention_mask=True)
+    extractor.save_pretrained(directory)
+    with wave.open(str(tiny_models.ROOT.parent / "speech" / "long.wav")) as file:
+        assert file.getframerate() == 16000 and file.getsampwidth() == 2 and file.getnchannels() == 1
+        samples = numpy.frombuffer(file.readframes(file.getnframes()), dtype="<i2").astype("float32") / 32768
+    model = T.MoonshineForConditionalGeneration.from_pretrained(directory, attn_implementation="eager")
+    pipe = T.pipeline("automatic-speech-recognition", model=model, tokenizer=tokenizer, feature_extractor=extractor)
+    cases = []
+    for seconds in (1.0, 2.5):
+        part = samples[:int(16000 * seconds)]
+        for more in ({"max_length": int(6.5 * len(part) / 16000)}, {"max_new_tokens": 4}):
+            found = pipe({"raw": part.copy(), "sampling_rate": 16000}, generate_kwargs={"num_beams": 1, **more})
+            cases.append({"samples": len(part), "max_new_tokens": more.get("max_new_tokens"), "text": found["text"]})
+    (directory / "heard.json").write_text(json.dumps(cases, indent=1) + "\n")
+
+
 def main():
     tiny_models.run([ast_fixtures, wave_fixtures, wavlm_fixtures, moonshine_fixtures, clap_fixtures, whisper_fixtures], "goldens_audio.list", sys.argv[1:])
+    if not sys.argv[1:] or any("moonshine".startswith(name) for name in sys.argv[1:]):
+        write_heard()
 
 
 if __name__ == "__main__":
