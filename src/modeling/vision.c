@@ -42,6 +42,17 @@ accel_status accel__read_ints(const accel__build *b, const char *key, int64_t n,
   return ACCEL_OK;
 }
 
+accel_status accel__read_some_ints(const accel__build *b, const char *key, int64_t max,
+                                   int64_t most, int64_t *n, int64_t *io) {
+  const accel__json *list = NULL;
+  ACCEL_TRY(accel__json_array(b->file, b->config, key, &list));
+  if (list != NULL) *n = cJSON_GetArraySize(list);
+  if (*n < 1 || *n > max)
+    return accel__refuse(b, "field '%s' has %lld entries, 1 to %lld are possible", key,
+                         (long long)*n, (long long)max);
+  return accel__read_ints(b, key, *n, 1, most, io);
+}
+
 accel_status accel__read_size2(const accel__build *b, const char *key, int64_t min, int64_t max,
                                accel__size2 *io) {
   const accel__json *value = accel__json_get(b->config, key);

@@ -22,6 +22,10 @@ accel_status accel__read_list(const accel__build *b, const char *key, int64_t n,
  * within [min, max]. */
 accel_status accel__read_ints(const accel__build *b, const char *key, int64_t n, int64_t min,
                               int64_t max, int64_t *io);
+/* A field of 1 to `max` integers within [1, most]: how many into *n, which stay as they are, as io
+ * does, when it is absent. */
+accel_status accel__read_some_ints(const accel__build *b, const char *key, int64_t max,
+                                   int64_t most, int64_t *n, int64_t *io);
 enum { ACCEL__MAX_MAPS = 17 };
 /* out_features or out_indices of a backbone, whose stages are called "<stage>1" .. after `stem`:
  * asked[*n] their numbers in order, 0 the stem; *n 0: the config names none. */

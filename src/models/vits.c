@@ -16,18 +16,6 @@
 
 /* ---- config ---- */
 
-/* A list of 1 to `max` integers; *n and io stay as they are when the field is absent. */
-static accel_status read_list(accel__build *b, const char *key, int64_t max, int64_t most,
-                              int64_t *n, int64_t *io) {
-  const accel__json *list = NULL;
-  ACCEL_TRY(accel__json_array(b->file, b->config, key, &list));
-  if (list != NULL) *n = cJSON_GetArraySize(list);
-  if (*n < 1 || *n > max)
-    return accel__refuse(b, "field '%s' has %lld entries, 1 to %lld are possible", key,
-                         (long long)*n, (long long)max);
-  return accel__read_ints(b, key, *n, 1, most, io);
-}
-
 /* resblock_dilation_sizes: a list for each kernel. */
 static accel_status read_dilations(accel__build *b, accel__vits *m) {
   const accel__json *lists = NULL;
@@ -68,13 +56,15 @@ static accel_status read_decoder(accel__build *b, accel__vits *m) {
     m->res_dilations[k] = 3;
     memcpy(m->res_dilation[k], dilations, sizeof dilations);
   }
-  ACCEL_TRY(read_list(b, "upsample_rates", ACCEL__VITS_STAGES, 1024, &m->stages, m->rate));
-  ACCEL_TRY(read_list(b, "upsample_kernel_sizes", ACCEL__VITS_STAGES, 4096, &n, m->kernel));
+  ACCEL_TRY(
+      accel__read_some_ints(b, "upsample_rates", ACCEL__VITS_STAGES, 1024, &m->stages, m->rate));
+  ACCEL_TRY(
+      accel__read_some_ints(b, "upsample_kernel_sizes", ACCEL__VITS_STAGES, 4096, &n, m->kernel));
   if (n != m->stages)
     return accel__refuse(b, "field 'upsample_kernel_sizes' has %lld entries, 'upsample_rates' %lld",
                          (long long)n, (long long)m->stages);
-  ACCEL_TRY(read_list(b, "resblock_kernel_sizes", ACCEL__VITS_KERNELS, 4096, &m->res_kernels,
-                      m->res_kernel));
+  ACCEL_TRY(accel__read_some_ints(b, "resblock_kernel_sizes", ACCEL__VITS_KERNELS, 4096,
+                                  &m->res_kernels, m->res_kernel));
   for (int64_t i = 0; i < m->stages; i++) {
     if (m->kernel[i] < m->rate[i])
       return accel__refuse(b, "field 'upsample_kernel_sizes': %lld is less than its rate, %lld",

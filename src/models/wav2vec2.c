@@ -35,18 +35,6 @@ typedef struct wave {
   accel__tensor states[ACCEL__MAX_LAYERS + 1];
 } wave;
 
-/* A list of `n` integers as `read`, its length in *n; left as it is when the field is absent. */
-static accel_status read_list(accel__build *b, const char *key, int64_t max, int64_t *n,
-                              int64_t *io) {
-  const accel__json *list = NULL;
-  ACCEL_TRY(accel__json_array(b->file, b->config, key, &list));
-  if (list != NULL) *n = cJSON_GetArraySize(list);
-  if (*n < 1 || *n > max)
-    return accel__refuse(b, "field '%s' has %lld entries, at most %lld are possible", key,
-                         (long long)*n, (long long)max);
-  return accel__read_ints(b, key, *n, 1, ACCEL__MAX_WIDTH, io);
-}
-
 /* What only some heads read. */
 static accel_status read_head(accel__build *b, wave *m) {
   static const int64_t dims[5] = {512, 512, 512, 512, 1500}, kernels[5] = {5, 3, 3, 1, 1},
@@ -73,11 +61,13 @@ static accel_status read_head(accel__build *b, wave *m) {
   const accel__field width =
       ACCEL_FIELD_INT("xvector_output_dim", &m->xvector, 1, ACCEL__MAX_WIDTH);
   ACCEL_TRY(accel__read_fields(b, &width, 1));
-  ACCEL_TRY(read_list(b, "tdnn_dim", MAX_TDNN, &m->n_tdnn, m->tdnn));
-  ACCEL_TRY(read_list(b, "tdnn_kernel", MAX_TDNN, &n, m->tdnn_kernel));
+  ACCEL_TRY(accel__read_some_ints(b, "tdnn_dim", MAX_TDNN, ACCEL__MAX_WIDTH, &m->n_tdnn, m->tdnn));
+  ACCEL_TRY(
+      accel__read_some_ints(b, "tdnn_kernel", MAX_TDNN, ACCEL__MAX_WIDTH, &n, m->tdnn_kernel));
   if (n < m->n_tdnn)
     return accel__refuse(b, "field 'tdnn_kernel' has fewer entries than 'tdnn_dim'");
-  ACCEL_TRY(read_list(b, "tdnn_dilation", MAX_TDNN, &n, m->tdnn_dilation));
+  ACCEL_TRY(
+      accel__read_some_ints(b, "tdnn_dilation", MAX_TDNN, ACCEL__MAX_WIDTH, &n, m->tdnn_dilation));
   return n < m->n_tdnn ? accel__refuse(b, "field 'tdnn_dilation' has fewer entries than 'tdnn_dim'")
                        : ACCEL_OK;
 }
