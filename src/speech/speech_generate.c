@@ -51,9 +51,8 @@ static accel_status take(accel__speech *s, const accel_generations *found) {
   for (uint32_t i = 0; i < found->n; i++) {
     const accel_generation *g = &found->item[i];
     const uint32_t sound = s->window[g->prompt].sound;
-    const char *text = g->text + strspn(g->text, " ");
     int32_t *ids = accel__arena_array(s->arena, g->n, sizeof *ids);
-    s->text[sound] = accel__arena_string(s->arena, text);
+    s->text[sound] = accel__arena_string(s->arena, g->text);
     if (!ids || !s->text[sound]) return ACCEL_ERROR_OUT_OF_MEMORY;
     if (g->n) memcpy(ids, g->ids, g->n * sizeof *ids);
     s->ids[sound] = ids;
