@@ -55,6 +55,7 @@
 #include "accel/media_tasks.h"      /* pictures and sounds */
 #include "accel/image_generation.h" /* pictures from texts */
 #include "accel/forecast.h"         /* time series */
+#include "accel/text_to_speech.h"   /* speech from texts */
 #include "accel/generate.h"         /* text generation, translation, summaries */
 #include "accel/tools.h"            /* tool calls in generated texts */
 #include "accel/chat.h"             /* sessions and conversations */

@@ -59,9 +59,13 @@ static float normal_one(accel__generator *g) {
   return (float)(radius * cos(angle));
 }
 
+void accel__randn_strided(accel__generator *g, float *out, uint64_t n) {
+  for (uint64_t i = 0; i < n; i++) out[i] = normal_one(g);
+}
+
 void accel__randn(accel__generator *g, float *out, uint64_t n) {
   if (n < 16) {
-    for (uint64_t i = 0; i < n; i++) out[i] = normal_one(g);
+    accel__randn_strided(g, out, n);
     return;
   }
   for (uint64_t i = 0; i < n; i++) out[i] = uniform(g);

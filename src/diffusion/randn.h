@@ -1,5 +1,5 @@
 /* randn.h - the normal numbers that torch.randn draws from a torch.Generator of the CPU, so that a
- * seed gives the picture that it gives in diffusers.
+ * seed gives the picture, or the speech, that it gives in Python.
  *
  * Source: at::CPUGeneratorImpl (MT19937), at::normal_distribution and the vectorised normal_fill of
  * ATen.  Numbers agree with torch's to the rounding of log, sin and cos.
@@ -24,6 +24,10 @@ void accel__generator_seed(accel__generator *g, uint64_t seed);
 /* As torch.randn(n, generator=g): draws of 16 and more differ in kind from smaller ones, so that n
  * has to be the size of the whole tensor. */
 void accel__randn(accel__generator *g, float *out, uint64_t n);
+
+/* The same as Tensor.normal_() fills a tensor that is not contiguous (torch.randn_like of a transposed
+ * one), in the order of its memory: one number after the other, however many there are. */
+void accel__randn_strided(accel__generator *g, float *out, uint64_t n);
 
 /* An exponential number of rate 1, as Tensor.exponential_() draws them one after the other:
  * torch.multinomial() takes one for each probability.  Skipping one uses up as much of the generator

@@ -390,28 +390,46 @@ accel__tensor accel__dense_rows(accel__build *b, accel__tensor x, int64_t out, b
   return accel__dense_slice(b, x, out, bias, part * out, parts * out, "%s", name);
 }
 
-accel__tensor accel__gated_fused(accel__build *b, accel__tensor x, int64_t out, bool bias,
-                                 const accel__activation *act, const char *format, ...) {
+/* accel__gated_fused, or with GATE_LAST accel__gated_fused_last. */
+static accel__tensor gated_fused(accel__build *b, accel__tensor x, int64_t out, bool bias,
+                                 const accel__activation *act, int glu, const char *format,
+                                 va_list args) {
   char name[NAME_MAX_BYTES], full[NAME_MAX_BYTES + 16];
-  va_list args;
-  va_start(args, format);
   vsnprintf(name, sizeof name, format, args);
-  va_end(args);
   int64_t dims[2] = {2 * out, accel__columns(b, x)};
   snprintf(full, sizeof full, "%s.weight", name);
   accel__tensor w = accel__weight_at(b, ACCEL_PLUGIN_USE_LINEAR, 2, dims, full), c = -1;
   snprintf(full, sizeof full, "%s.bias", name);
   if (bias) c = accel__weight_at(b, ACCEL_PLUGIN_USE_PLAIN, 1, dims, full);
   if (act->then == 0) {
-    accel__attr attr[] = {ACCEL_I(ACT, act->act), ACCEL_I(GLU, ACCEL_PLUGIN_GLU_GATE_FIRST),
+    accel__attr attr[] = {ACCEL_I(ACT, act->act), ACCEL_I(GLU, glu),
                           ACCEL_F(ACT_ALPHA, act->alpha)};
     return accel__node(b->p, ACCEL_PLUGIN_OP_LINEAR, (accel__tensor[]){x, w, c}, 3, attr,
                        act->alpha != 0 ? 3 : 2, NULL, 1);
   }
-  accel__tensor both = accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE); /* [T,2*out] */
-  accel__tensor gate = accel__activate(b, accel__slice(b->p, both, 1, 0, out), act);
-  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, gate,
-                       accel__slice(b->p, both, 1, out, 2 * out));
+  accel__tensor both = accel__linear(b->p, x, w, c, -1, ACCEL_PLUGIN_ACT_NONE), /* [T,2*out] */
+      half[2] = {accel__slice(b->p, both, 1, 0, out), accel__slice(b->p, both, 1, out, 2 * out)};
+  const int gate = glu == ACCEL_PLUGIN_GLU_GATE_LAST;
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, accel__activate(b, half[gate], act),
+                       half[1 - gate]);
+}
+
+accel__tensor accel__gated_fused(accel__build *b, accel__tensor x, int64_t out, bool bias,
+                                 const accel__activation *act, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  x = gated_fused(b, x, out, bias, act, ACCEL_PLUGIN_GLU_GATE_FIRST, format, args);
+  va_end(args);
+  return x;
+}
+
+accel__tensor accel__gated_fused_last(accel__build *b, accel__tensor x, int64_t out, bool bias,
+                                      const accel__activation *act, const char *format, ...) {
+  va_list args;
+  va_start(args, format);
+  x = gated_fused(b, x, out, bias, act, ACCEL_PLUGIN_GLU_GATE_LAST, format, args);
+  va_end(args);
+  return x;
 }
 
 accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias,

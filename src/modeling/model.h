@@ -41,6 +41,8 @@
  *   decode_image  As "decode", for rows that contain image tokens: takes the inputs of pictures,
  *                 too (LLaVA).
  *
+ *   waveform      Without a session; of models that speak: frames to samples (vits.c).
+ *
  *   align         As "decode", with the probabilities of cross attention in place of scores
  *                 (accel__alignment), of all new rows at once.
  *
@@ -288,6 +290,16 @@ typedef struct accel__forecasting {
   } tokens;
 } accel__forecasting;
 
+/* Of a model that speaks (VITS): what speech/speak.c does around its program. */
+typedef struct accel__speaking {
+  int64_t rate;     /* samples a second */
+  int64_t hop;      /* samples of a frame: the product of upsample_rates */
+  int64_t width;    /* values of a frame: flow_size */
+  int64_t speakers; /* 1: there is nothing to choose */
+  bool stochastic;  /* durations are drawn: "duration_noise" is read */
+  double speaking_rate, noise_scale, noise_scale_duration; /* where the caller says nothing */
+} accel__speaking;
+
 /* Heads of cross attention that follow the sound (Whisper's alignment_heads): probabilities [heads
  * of a layer, rows, frames] that entry "align" gives for each layer that has some. */
 typedef struct accel__aligned_head {
@@ -345,6 +357,7 @@ typedef struct accel__model {
   accel__generation_rules generation;
   const accel__image_tokens *image_tokens; /* NULL: none */
   const accel__forecasting *forecasting;   /* NULL: it forecasts nothing */
+  const accel__speaking *speaking;         /* NULL: it does not speak */
   const accel__alignment *alignment;       /* NULL: the architecture has none */
   /* [num_labels] id2label, "LABEL_0" ... when the config has none */
   const char *const *labels;

@@ -286,6 +286,10 @@ accel__tensor accel__position_table(accel__build *b, int64_t rows, int64_t width
 accel__tensor accel__gated_fused(accel__build *b, accel__tensor x, int64_t out, bool bias,
                                  const accel__activation *act, const char *format, ...)
     ACCEL_PRINTF(6, 7);
+/* The same where up's rows come first. */
+accel__tensor accel__gated_fused_last(accel__build *b, accel__tensor x, int64_t out, bool bias,
+                                      const accel__activation *act, const char *format, ...)
+    ACCEL_PRINTF(6, 7);
 /* act(x Wg^T) * (x Wu^T) with <path>.<gate>.weight and <path>.<up>.weight [out, columns of x] */
 accel__tensor accel__gated_layer(accel__build *b, accel__tensor x, int64_t out, bool bias,
                                  const accel__activation *act, const char *path, const char *gate,

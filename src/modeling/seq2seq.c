@@ -77,10 +77,13 @@ accel__tensor accel__cross_attend(accel__build *b, const accel__seq2seq *how, ac
 
 /* ---- entries ---- */
 
-static uint32_t inputs_of_side(const accel__build *b, uint32_t side, accel__model_input *out) {
+/* without: an input that is left out; NULL: none. */
+static uint32_t inputs_of_side(const accel__build *b, uint32_t side, const char *without,
+                               accel__model_input *out) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < b->model->n_inputs; i++)
-    if (b->input[i].side == side && b->input[i].kind != ACCEL__INPUT_EOS_ROW)
+    if (b->input[i].side == side && b->input[i].kind != ACCEL__INPUT_EOS_ROW &&
+        (without == NULL || strcmp(b->input[i].name, without) != 0))
       out[n++] = b->input[i];
   return n;
 }
@@ -105,7 +108,7 @@ static void encode_entry(accel__build *b, const accel__seq2seq *how) {
     outputs[i + 1] = (accel__model_output){
         .name = accel__arena_printf(b->arena, "cross.%u", i), .tensor = kept, .asked = true};
   }
-  accel__add_entry(b, "encode", inputs, inputs_of_side(b, 0, inputs), outputs,
+  accel__add_entry(b, "encode", inputs, inputs_of_side(b, 0, how->encode_without, inputs), outputs,
                    (uint32_t)how->layers + 1);
 }
 
@@ -118,7 +121,7 @@ static void decode_entry(accel__build *b, const accel__seq2seq *how) {
   accel__model_output outputs[2] = {
       {.name = "logits", .tensor = how->logits(b, how->config, last)},
       {.name = "all_logits", .tensor = how->logits(b, how->config, x), .asked = true}};
-  accel__add_entry(b, "decode", inputs, inputs_of_side(b, 1, inputs), outputs, 2);
+  accel__add_entry(b, "decode", inputs, inputs_of_side(b, 1, NULL, inputs), outputs, 2);
 }
 
 /* ---- heads ---- */

@@ -27,6 +27,9 @@ typedef struct accel__seq2seq {
   void (*output_encoded)(accel__build *b, const void *config);
   /* vocabulary head */
   accel__tensor (*logits)(accel__build *b, const void *config, accel__tensor x);
+  /* An input of side 0 that entry "encode" does not take, because "decode" could not follow it: the
+   * mask of rows that cross attention would have to hide.  NULL: it takes all. */
+  const char *encode_without;
   /* of the decoder; hidden: its width */
   int64_t layers, heads, head_dim, hidden;
 } accel__seq2seq;

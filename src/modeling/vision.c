@@ -42,6 +42,17 @@ accel_status accel__read_ints(const accel__build *b, const char *key, int64_t n,
   return ACCEL_OK;
 }
 
+accel_status accel__read_some_ints(const accel__build *b, const char *key, int64_t max,
+                                   int64_t most, int64_t *n, int64_t *io) {
+  const accel__json *list = NULL;
+  ACCEL_TRY(accel__json_array(b->file, b->config, key, &list));
+  if (list != NULL) *n = cJSON_GetArraySize(list);
+  if (*n < 1 || *n > max)
+    return accel__refuse(b, "field '%s' has %lld entries, 1 to %lld are possible", key,
+                         (long long)*n, (long long)max);
+  return accel__read_ints(b, key, *n, 1, most, io);
+}
+
 accel_status accel__read_size2(const accel__build *b, const char *key, int64_t min, int64_t max,
                                accel__size2 *io) {
   const accel__json *value = accel__json_get(b->config, key);
@@ -186,14 +197,16 @@ accel__tensor accel__conv1d_by(accel__build *b, accel__tensor x, const accel__co
                                accel__tensor w, accel__tensor bias, int32_t space) {
   int64_t stride = c->stride > 0 ? c->stride : 1, pads[2] = {c->before, c->after};
   bool fused = c->act != NULL && c->act->then == 0;
-  accel__attr attr[6] = {ACCEL_IV(STRIDE, &stride, 1), ACCEL_IV(PADS, pads, 2),
+  accel__attr attr[7] = {ACCEL_IV(STRIDE, &stride, 1), ACCEL_IV(PADS, pads, 2),
                          ACCEL_I(GROUPS, c->groups > 0 ? c->groups : 1)};
+  const accel__tensor in[4] = {x, w, bias, c->residual > 0 ? c->residual : -1};
   uint32_t n = 3;
+  if (c->dilation > 1) attr[n++] = ACCEL_IV(DILATION, &c->dilation, 1);
   if (space >= 0) attr[n++] = ACCEL_I(SPACE, space);
   if (fused) attr[n++] = ACCEL_I(ACT, c->act->act);
   if (fused && c->act->alpha != 0) attr[n++] = ACCEL_F(ACT_ALPHA, c->act->alpha);
   accel__tensor y =
-      accel__node(b->p, ACCEL_PLUGIN_OP_CONV, (accel__tensor[]){x, w, bias}, 3, attr, n, NULL, 1);
+      accel__node(b->p, ACCEL_PLUGIN_OP_CONV, in, in[3] < 0 ? 3 : 4, attr, n, NULL, 1);
   return c->act != NULL && !fused ? accel__activate(b, y, c->act) : y;
 }
 
@@ -737,35 +750,39 @@ accel__tensor accel__conv2d_bias_norm(accel__build *b, accel__tensor x, const ac
 /* ---- weight_norm ---- */
 
 typedef struct normed {
-  int64_t rows, last; /* elements of v: rows * last */
+  int64_t elements, lengths, stride; /* element i of v has length number (i / stride) % lengths */
 } normed;
 
-/* parts: v [.., last], g [last] -> v g / |v[:, k]| */
+/* parts: v, g [lengths] -> v g / |the elements of v of the same length number| */
 static accel_status norm_weight(const void *user, const float *const *part, const int64_t *n,
                                 uint32_t parts, float *out) {
   const normed *w = user;
-  if (parts != 2 || n[0] != w->rows * w->last || n[1] != w->last)
+  if (parts != 2 || n[0] != w->elements || n[1] != w->lengths)
     return accel__fail(ACCEL_ERROR_FORMAT, "weight_norm of %lld elements with %lld lengths",
                        (long long)n[0], (long long)n[1]);
-  for (int64_t k = 0; k < w->last; k++) {
+  const int64_t block = w->stride * w->lengths;
+  for (int64_t k = 0; k < w->lengths; k++) {
     double sum = 0;
-    for (int64_t r = 0; r < w->rows; r++)
-      sum += (double)part[0][r * w->last + k] * (double)part[0][r * w->last + k];
+    for (int64_t at = k * w->stride; at < w->elements; at += block)
+      for (int64_t i = at; i < at + w->stride; i++) sum += (double)part[0][i] * (double)part[0][i];
     const double factor = sum > 0 ? (double)part[1][k] / sqrt(sum) : 0.0;
-    for (int64_t r = 0; r < w->rows; r++)
-      out[r * w->last + k] = (float)((double)part[0][r * w->last + k] * factor);
+    for (int64_t at = k * w->stride; at < w->elements; at += block)
+      for (int64_t i = at; i < at + w->stride; i++) out[i] = (float)((double)part[0][i] * factor);
   }
   return ACCEL_OK;
 }
 
-accel__tensor accel__normed_weight(accel__build *b, const int64_t dims[3], const char *name) {
+accel__tensor accel__normed_weight(accel__build *b, const int64_t dims[3], uint32_t axis,
+                                   const char *name) {
   static const char *const spelled[2][2] = {
       {"parametrizations.weight.original1", "parametrizations.weight.original0"},
       {"weight_v", "weight_g"}};
   normed *w = accel__arena_alloc(b->arena, sizeof *w);
   if (w == NULL)
     return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a weight");
-  *w = (normed){.rows = dims[0] * dims[1], .last = dims[2]};
+  *w = (normed){.elements = dims[0] * dims[1] * dims[2],
+                .lengths = dims[axis],
+                .stride = axis == 2 ? 1 : dims[1] * dims[2]};
   const bool old = b->request->checkpoint == NULL || accel__has(b, "%s.weight_v", name);
   /* "product": names with "norm" are those of norms, which the registry keeps in fp32. */
   accel__weight_spec spec = {

@@ -22,6 +22,10 @@ accel_status accel__read_list(const accel__build *b, const char *key, int64_t n,
  * within [min, max]. */
 accel_status accel__read_ints(const accel__build *b, const char *key, int64_t n, int64_t min,
                               int64_t max, int64_t *io);
+/* A field of 1 to `max` integers within [1, most]: how many into *n, which stay as they are, as io
+ * does, when it is absent. */
+accel_status accel__read_some_ints(const accel__build *b, const char *key, int64_t max,
+                                   int64_t most, int64_t *n, int64_t *io);
 enum { ACCEL__MAX_MAPS = 17 };
 /* out_features or out_indices of a backbone, whose stages are called "<stage>1" .. after `stem`:
  * asked[*n] their numbers in order, 0 the stem; *n 0: the config names none. */
@@ -58,10 +62,12 @@ accel__tensor accel__conv2d_up(accel__build *b, accel__tensor x, int64_t out, in
 accel__tensor accel__resize_linear(accel__build *b, accel__tensor x, accel__dim h, accel__dim w,
                                    bool align_corners);
 typedef struct accel__conv1 {
-  /* stride, groups 0: 1; zeros before and after */
-  int64_t out, kernel, stride, before, after, groups;
+  /* stride, dilation, groups 0: 1; zeros before and after */
+  int64_t out, kernel, stride, dilation, before, after, groups;
   bool bias;
   const accel__activation *act; /* NULL none */
+  /* like the result, added before act; 0: none (tensor 0 is an input) */
+  accel__tensor residual;
 } accel__conv1;
 /* <name>.weight [out, in/groups, kernel], <name>.bias; x [B,C,L]. */
 accel__tensor accel__conv1d(accel__build *b, accel__tensor x, const accel__conv1 *c,
@@ -195,9 +201,10 @@ accel__tensor accel__conv2d_norm(accel__build *b, accel__tensor x, const accel__
 /* A convolution that has a bias of its own, then the batch norm, unfolded: for small ones. */
 accel__tensor accel__conv2d_bias_norm(accel__build *b, accel__tensor x, const accel__conv *c,
                                       double eps, const char *conv, const char *norm);
-/* The weight [dims] of torch's weight_norm over all but the last dim: <name>.weight_v *
+/* The weight [dims] of torch's weight_norm over all but the dim `axis` (0 or 2): <name>.weight_v *
  * <name>.weight_g / |weight_v|, in either spelling. */
-accel__tensor accel__normed_weight(accel__build *b, const int64_t dims[3], const char *name);
+accel__tensor accel__normed_weight(accel__build *b, const int64_t dims[3], uint32_t axis,
+                                   const char *name);
 /* A batch norm's own factor and offset, [n]: weight / sqrt(var + eps), bias - mean * factor. */
 void accel__batch_norm(accel__build *b, int64_t n, double eps, const char *norm,
                        accel__tensor *factor, accel__tensor *offset);

@@ -117,6 +117,7 @@ const char *accel__model_task(const char *class_name) {
   static const char *const tasks[][2] = {
       {"Wav2Vec2ForSequenceClassification", "audio-classification"},
       {"HubertForSequenceClassification", "audio-classification"},
+      {"WavLMForSequenceClassification", "audio-classification"},
       {"StableDiffusionPipeline", "text-to-image"},
       {"StableDiffusionXLPipeline", "text-to-image"},
       {"LatentConsistencyModelPipeline", "text-to-image"},
@@ -141,6 +142,8 @@ const char *accel__model_task(const char *class_name) {
       {"CLIPModel", "zero-shot-image-classification"},
       {"SiglipModel", "zero-shot-image-classification"},
       {"WhisperForConditionalGeneration", "automatic-speech-recognition"},
+      {"MoonshineForConditionalGeneration", "automatic-speech-recognition"},
+      {"VitsModel", "text-to-speech"},
       {"BlipForConditionalGeneration", "image-to-text"},
       {"VisionEncoderDecoderModel", "image-to-text"},
       {"BlipForQuestionAnswering", "image-text-to-text"},

@@ -1,6 +1,7 @@
-/* wav2vec2.c - Wav2Vec2 and HuBERT (transformers' Wav2Vec2Model, HubertModel and their heads):
- * convolutions over the waveform, a convolution for positions, a transformer with its norms behind
- * or in front ("stable").
+/* wav2vec2.c - Wav2Vec2, HuBERT and WavLM (transformers' Wav2Vec2Model, HubertModel, WavLMModel and
+ * their heads): convolutions over the waveform, a convolution for positions, a transformer with its
+ * norms behind or in front ("stable").  WavLM's attention has biases by distance, which each frame
+ * weighs by a gate of its own (wavlm_bias.c).
  *
  * Frames of padding are computed, as the reference does: its group norm runs over them and their
  * rows come out. attention_mask [B,samples] says how many frames of each sound are real; the others
@@ -8,9 +9,10 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "modeling/vision.h"
+#include "models/wavlm_bias.h"
 
 enum { MAX_CONVS = 32, MAX_TDNN = 16 };
+typedef enum family { WAV2VEC2, HUBERT, WAVLM } family;
 typedef struct wave {
   int64_t vocab, hidden, layers, heads, inner, n_conv, conv[MAX_CONVS], kernel[MAX_CONVS],
       step[MAX_CONVS];
@@ -21,7 +23,9 @@ typedef struct wave {
   /* pre-training */
   int64_t books, codes, code_dim, code_out;
   double eps;
-  bool conv_bias, group_norm, stable, weighted, adapter, project_norm, pos_batch_norm, hubert;
+  bool conv_bias, group_norm, stable, weighted, adapter, project_norm, pos_batch_norm;
+  family kind;
+  accel__wavlm_bias bias; /* WAVLM */
   accel__activation act, conv_act;
   accel__dim frames;
   accel__tensor mask, real; /* frames: int32 [B*frames]; F32 [B,frames] */
@@ -30,18 +34,6 @@ typedef struct wave {
   accel__tensor features; /* normalised, rows */
   accel__tensor states[ACCEL__MAX_LAYERS + 1];
 } wave;
-
-/* A list of `n` integers as `read`, its length in *n; left as it is when the field is absent. */
-static accel_status read_list(accel__build *b, const char *key, int64_t max, int64_t *n,
-                              int64_t *io) {
-  const accel__json *list = NULL;
-  ACCEL_TRY(accel__json_array(b->file, b->config, key, &list));
-  if (list != NULL) *n = cJSON_GetArraySize(list);
-  if (*n < 1 || *n > max)
-    return accel__refuse(b, "field '%s' has %lld entries, at most %lld are possible", key,
-                         (long long)*n, (long long)max);
-  return accel__read_ints(b, key, *n, 1, ACCEL__MAX_WIDTH, io);
-}
 
 /* What only some heads read. */
 static accel_status read_head(accel__build *b, wave *m) {
@@ -69,11 +61,13 @@ static accel_status read_head(accel__build *b, wave *m) {
   const accel__field width =
       ACCEL_FIELD_INT("xvector_output_dim", &m->xvector, 1, ACCEL__MAX_WIDTH);
   ACCEL_TRY(accel__read_fields(b, &width, 1));
-  ACCEL_TRY(read_list(b, "tdnn_dim", MAX_TDNN, &m->n_tdnn, m->tdnn));
-  ACCEL_TRY(read_list(b, "tdnn_kernel", MAX_TDNN, &n, m->tdnn_kernel));
+  ACCEL_TRY(accel__read_some_ints(b, "tdnn_dim", MAX_TDNN, ACCEL__MAX_WIDTH, &m->n_tdnn, m->tdnn));
+  ACCEL_TRY(
+      accel__read_some_ints(b, "tdnn_kernel", MAX_TDNN, ACCEL__MAX_WIDTH, &n, m->tdnn_kernel));
   if (n < m->n_tdnn)
     return accel__refuse(b, "field 'tdnn_kernel' has fewer entries than 'tdnn_dim'");
-  ACCEL_TRY(read_list(b, "tdnn_dilation", MAX_TDNN, &n, m->tdnn_dilation));
+  ACCEL_TRY(
+      accel__read_some_ints(b, "tdnn_dilation", MAX_TDNN, ACCEL__MAX_WIDTH, &n, m->tdnn_dilation));
   return n < m->n_tdnn ? accel__refuse(b, "field 'tdnn_dilation' has fewer entries than 'tdnn_dim'")
                        : ACCEL_OK;
 }
@@ -81,7 +75,7 @@ static accel_status read_head(accel__build *b, wave *m) {
 static accel_status read_config(accel__build *b, wave *m) {
   static const int64_t steps[7] = {5, 2, 2, 2, 2, 2, 2}, kernels[7] = {10, 3, 3, 3, 3, 2, 2};
   const accel__activation gelu = {.act = ACCEL_PLUGIN_ACT_GELU};
-  *m = (wave){.hubert = m->hubert,
+  *m = (wave){.kind = m->kind,
               .vocab = 32,
               .hidden = 768,
               .layers = 12,
@@ -116,19 +110,22 @@ static accel_status read_config(accel__build *b, wave *m) {
       ACCEL_FIELD_STRING("feat_extract_norm", &norm),
       ACCEL_FIELD_ACT("hidden_act", &m->act),
       ACCEL_FIELD_ACT("feat_extract_activation", &m->conv_act),
-      ACCEL_FIELD_INT("adapter_attn_dim", &m->attn_adapter, 1, ACCEL__MAX_WIDTH),
   };
   const accel__field of_hubert[] = {ACCEL_FIELD_BOOL("feat_proj_layer_norm", &m->project_norm),
                                     ACCEL_FIELD_BOOL("conv_pos_batch_norm", &m->pos_batch_norm)};
-  const accel__field of_wav2vec2[] = {
+  const accel__field of_wav2vec2 =
+      ACCEL_FIELD_INT("adapter_attn_dim", &m->attn_adapter, 1, ACCEL__MAX_WIDTH);
+  const accel__field of_adapters[] = {
       ACCEL_FIELD_BOOL("add_adapter", &m->adapter),
       ACCEL_FIELD_INT("adapter_kernel_size", &m->adapter_kernel, 1, 1024),
       ACCEL_FIELD_INT("adapter_stride", &m->adapter_stride, 1, 1024),
       ACCEL_FIELD_INT("num_adapter_layers", &m->adapters, 0, ACCEL__MAX_LAYERS),
       ACCEL_FIELD_INT("output_hidden_size", &m->adapted, 1, ACCEL__MAX_WIDTH)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  ACCEL_TRY(m->hubert ? accel__read_fields(b, of_hubert, 2)
-                      : accel__read_fields(b, of_wav2vec2, 5));
+  ACCEL_TRY(m->kind == HUBERT ? accel__read_fields(b, of_hubert, 2)
+                              : accel__read_fields(b, of_adapters, 5));
+  if (m->kind != WAVLM) ACCEL_TRY(accel__read_fields(b, &of_wav2vec2, 1));
+  if (m->kind == WAVLM) ACCEL_TRY(accel__wavlm_bias_read(b, m->heads, &m->bias));
   if (m->adapted == 0) m->adapted = m->hidden;
   ACCEL_TRY(accel__json_array(b->file, b->config, "conv_dim", &dims));
   if (dims != NULL) m->n_conv = cJSON_GetArraySize(dims);
@@ -250,7 +247,7 @@ static accel__tensor add_positions(accel__build *b, const wave *m, accel__tensor
     y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, y, factor);
     y = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, offset);
   } else {
-    w = accel__normed_weight(b, dims, "encoder.pos_conv_embed.conv");
+    w = accel__normed_weight(b, dims, 2, "encoder.pos_conv_embed.conv");
   }
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
                        accel__conv1d_by(b, y, &conv, w, bias, b->space));
@@ -258,22 +255,48 @@ static accel__tensor add_positions(accel__build *b, const wave *m, accel__tensor
 
 /* ---- layers ---- */
 
-static accel__tensor post_norm_layer(accel__build *b, const wave *m, accel__tensor x, uint32_t i) {
+/* x + attention(y), y being x or its norm. */
+static accel__tensor attention(accel__build *b, const wave *m, accel__tensor y, accel__tensor x,
+                               uint32_t i) {
   accel__attention how = accel__attention_of(b, m->heads);
   accel__tensor part[3];
   static const char *const names[3] = {"q_proj", "k_proj", "v_proj"};
+  char path[64];
   how.mask = m->mask;
   for (int k = 0; k < 3; k++)
-    part[k] = accel__dense_layer(b, x, m->hidden, true, -1, NULL, "encoder.layers.%u.attention.%s",
+    part[k] = accel__dense_layer(b, y, m->hidden, true, -1, NULL, "encoder.layers.%u.attention.%s",
                                  i, names[k]);
-  accel__tensor y = accel__attend(b, part[0], part[1], part[2], &how);
-  y = accel__dense_layer(b, y, m->hidden, true, x, NULL, "encoder.layers.%u.attention.out_proj", i);
-  x = accel__norm_layer(b, y, -1, m->eps, true, "encoder.layers.%u.layer_norm", i);
-  y = accel__dense_layer(b, x, m->inner, true, -1, &m->act,
+  if (m->kind == WAVLM) {
+    snprintf(path, sizeof path, "encoder.layers.%u.attention", i);
+    how.bias = accel__wavlm_gated(b, &m->bias, y, path);
+    how.bias_kind = ACCEL_PLUGIN_BIAS_DENSE;
+  }
+  y = accel__attend(b, part[0], part[1], part[2], &how);
+  return accel__dense_layer(b, y, m->hidden, true, x, NULL, "encoder.layers.%u.attention.out_proj",
+                            i);
+}
+
+/* x + feed forward(y) */
+static accel__tensor feed_forward(accel__build *b, const wave *m, accel__tensor y, accel__tensor x,
+                                  uint32_t i) {
+  y = accel__dense_layer(b, y, m->inner, true, -1, &m->act,
                          "encoder.layers.%u.feed_forward.intermediate_dense", i);
-  y = accel__dense_layer(b, y, m->hidden, true, x, NULL,
-                         "encoder.layers.%u.feed_forward.output_dense", i);
-  return accel__norm_layer(b, y, -1, m->eps, true, "encoder.layers.%u.final_layer_norm", i);
+  return accel__dense_layer(b, y, m->hidden, true, x, NULL,
+                            "encoder.layers.%u.feed_forward.output_dense", i);
+}
+
+static accel__tensor norm(accel__build *b, const wave *m, accel__tensor x, bool final, uint32_t i) {
+  return accel__norm_layer(b, x, -1, m->eps, true, "encoder.layers.%u.%slayer_norm", i,
+                           final ? "final_" : "");
+}
+
+static accel__tensor layer(accel__build *b, const wave *m, accel__tensor x, uint32_t i) {
+  if (m->stable) {
+    x = attention(b, m, norm(b, m, x, false, i), x, i);
+    return feed_forward(b, m, norm(b, m, x, true, i), x, i);
+  }
+  x = norm(b, m, attention(b, m, x, x, i), false, i);
+  return norm(b, m, feed_forward(b, m, x, x, i), true, i);
 }
 
 /* MMS: x + down(relu(up(norm(x)))) */
@@ -289,28 +312,13 @@ static accel__tensor attention_adapter(accel__build *b, const wave *m, accel__te
 }
 
 static accel__tensor encoder(accel__build *b, wave *m, accel__tensor x) {
-  const accel__block block = {.q = "attention.q_proj",
-                              .k = "attention.k_proj",
-                              .v = "attention.v_proj",
-                              .o = "attention.out_proj",
-                              .norm1 = "layer_norm",
-                              .norm2 = "final_layer_norm",
-                              .up = "feed_forward.intermediate_dense",
-                              .down = "feed_forward.output_dense",
-                              .hidden = m->hidden,
-                              .heads = m->heads,
-                              .inner = m->inner,
-                              .eps = m->eps,
-                              .qkv_bias = true,
-                              .o_bias = true,
-                              .act = m->act,
-                              .mask = m->mask};
+  if (m->kind == WAVLM)
+    accel__wavlm_bias_make(b, &m->bias, m->frames, "encoder.layers.0.attention.rel_attn_embed");
   if (!m->stable) x = accel__norm_layer(b, x, -1, m->eps, true, "encoder.layer_norm");
   for (uint32_t i = 0; i < (uint32_t)m->layers; i++) {
     m->states[i] = x;
     accel__at(b->p, i + 1, "encoder.layers.%u", i);
-    x = m->stable ? accel__pre_norm_block(b, &block, x, "encoder.layers.%u", i)
-                  : post_norm_layer(b, m, x, i);
+    x = layer(b, m, x, i);
     if (m->stable && m->attn_adapter > 0) x = attention_adapter(b, m, x, i);
   }
   accel__at(b->p, (uint32_t)m->layers + 1, "head");
@@ -468,7 +476,7 @@ static accel_status heads(accel__build *b, wave *m, accel__tensor x) {
   b->in_head = !b->is_base;
   if (b->is_base) {
     accel__output_items(b, "last_hidden_state", x, m->frames, false);
-    if (!m->hubert) accel__add_output(b, "extract_features", m->features, 0);
+    if (m->kind != HUBERT) accel__add_output(b, "extract_features", m->features, 0);
   } else if (accel__is_class(b, "ForCTC")) {
     accel__output_items(b, "logits", accel__dense_layer(b, x, m->vocab, true, -1, NULL, "lm_head"),
                         m->frames, false);
@@ -495,12 +503,14 @@ static accel_status heads(accel__build *b, wave *m, accel__tensor x) {
 }
 
 static accel_status build_any(const accel__model_request *request, const char *architecture,
-                              accel__model *model, bool hubert) {
+                              accel__model *model, family kind) {
+  static const char *const prefix[] = {
+      [WAV2VEC2] = "wav2vec2.", [HUBERT] = "hubert.", [WAVLM] = "wavlm."};
   accel__build b;
-  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, hubert ? "hubert." : "wav2vec2."));
+  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, prefix[kind]));
   wave *m = accel__arena_alloc(b.arena, sizeof *m);
   if (m == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
-  m->hubert = hubert;
+  m->kind = kind;
   ACCEL_TRY(read_config(&b, m));
   accel__tensor x = features(&b, m);
   real_frames(&b, m);
@@ -520,11 +530,15 @@ static accel_status build_any(const accel__model_request *request, const char *a
 
 static accel_status build_wav2vec2(const accel__model_request *request, const char *architecture,
                                    accel__model *model) {
-  return build_any(request, architecture, model, false);
+  return build_any(request, architecture, model, WAV2VEC2);
 }
 static accel_status build_hubert(const accel__model_request *request, const char *architecture,
                                  accel__model *model) {
-  return build_any(request, architecture, model, true);
+  return build_any(request, architecture, model, HUBERT);
+}
+static accel_status build_wavlm(const accel__model_request *request, const char *architecture,
+                                accel__model *model) {
+  return build_any(request, architecture, model, WAVLM);
 }
 
 static const char *const classes[] = {"Wav2Vec2Model",
@@ -540,3 +554,11 @@ static const char *const hubert_classes[] = {"HubertModel", "HubertForCTC",
                                              "HubertForSequenceClassification", NULL};
 const accel__architecture accel__model_hubert = {
     .model_type = "hubert", .classes = hubert_classes, .build = build_hubert};
+static const char *const wavlm_classes[] = {"WavLMModel",
+                                            "WavLMForCTC",
+                                            "WavLMForSequenceClassification",
+                                            "WavLMForAudioFrameClassification",
+                                            "WavLMForXVector",
+                                            NULL};
+const accel__architecture accel__model_wavlm = {
+    .model_type = "wavlm", .classes = wavlm_classes, .build = build_wavlm};

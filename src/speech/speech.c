@@ -16,11 +16,11 @@
 /* ---- windows ---- */
 
 /* Samples of one frame of labels (inputs_to_logits_ratio), of which windows are whole multiples; 1
- * for Whisper. */
+ * of models that generate. */
 static accel_status frame_samples(const accel_endpoint *ep, double *out) {
   const accel__json *strides = NULL;
   *out = 1;
-  if (accel__is_whisper(ep)) return ACCEL_OK;
+  if (accel__is_whisper(ep) || accel__hears_whole(ep)) return ACCEL_OK;
   ACCEL_TRY(accel__json_array(&ep->config, ep->config.root, "conv_stride", &strides));
   if (!strides) *out = 320; /* the class's default: 5 2 2 2 2 2 2 */
   ACCEL_JSON_EACH(item, strides) *out *= item->valuedouble;
@@ -219,11 +219,13 @@ accel_status accel__transcribe(accel_endpoint *ep, const accel_media *sounds, ui
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_transcribe_params mine = *params;
   if (mine.timestamps && !strcmp(mine.timestamps, "auto"))
-    mine.timestamps = accel__is_whisper(ep) ? "segment" : "word";
+    mine.timestamps = accel__hears_whole(ep) ? NULL : accel__is_whisper(ep) ? "segment" : "word";
   accel__speech s = {.ep = ep, .params = &mine, .n = n, .arena = accel__task_arena(result)};
   accel_status status = read_sounds(&s, sounds);
   if (status == ACCEL_OK)
-    status = accel__is_whisper(ep) ? accel__speech_by_whisper(&s) : accel__speech_by_ctc(&s);
+    status = accel__is_whisper(ep)    ? accel__speech_by_whisper(&s)
+             : accel__hears_whole(ep) ? accel__speech_by_generation(&s)
+                                      : accel__speech_by_ctc(&s);
   for (uint32_t i = 0; s.sound && i < n; i++) accel__sound_free(&s.sound[i]);
   accel__audio_processor_free(&s.processor);
   *result = (accel_transcripts){.n = n,

@@ -1,5 +1,6 @@
-/* speech.h - sounds to text: what the two ways of the pipeline automatic-speech-recognition share
- * (speech.c: heads that label frames, CTC; speech_whisper.c: Whisper, which generates).
+/* speech.h - sounds to text: what the ways of the pipeline automatic-speech-recognition share
+ * (speech.c: heads that label frames, CTC; speech_whisper.c: Whisper, which generates from
+ * spectrograms of 30 seconds; speech_generate.c: Moonshine, which generates from samples).
  */
 #ifndef ACCEL_SPEECH_SPEECH_H
 #define ACCEL_SPEECH_SPEECH_H
@@ -39,6 +40,9 @@ accel_status accel__window_tensors(const accel__speech *s, const accel__window *
                                    const accel__audio_options *options, accel_tensors **out);
 accel_status accel__speech_by_ctc(accel__speech *s);
 accel_status accel__speech_by_whisper(accel__speech *s);
+accel_status accel__speech_by_generation(accel__speech *s);
+/* Does the model generate a text from the samples of a whole sound? */
+bool accel__hears_whole(const accel_endpoint *ep);
 
 /* Behind the public functions of the same names (the public headers say what they do); arguments
  * are already checked. */

@@ -7,7 +7,7 @@
 
 #include "models/model_build.h"
 #include "tasks/forecast_job.h"
-#include "tasks/entry_run.h"
+#include "processing/entry_run.h"
 
 static const float LEAST_SCALE = 1e-5f; /* of a context that never changes */
 

@@ -5,7 +5,7 @@
 
 #include "models/model_build.h"
 #include "tasks/forecast_job.h"
-#include "tasks/entry_run.h"
+#include "processing/entry_run.h"
 
 static accel_status check(const accel__forecast_job *job) {
   const accel__forecasting *f = job->f;

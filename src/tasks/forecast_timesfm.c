@@ -6,7 +6,7 @@
 
 #include "models/model_build.h"
 #include "tasks/forecast_job.h"
-#include "tasks/entry_run.h"
+#include "processing/entry_run.h"
 
 /* What the program is given of one series, and how its answer is scaled back. */
 typedef struct context {

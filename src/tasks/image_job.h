@@ -6,7 +6,7 @@
 #include "accel/image_generation.h"
 #include "diffusion/scheduler.h"
 #include "dispatch/endpoint.h"
-#include "tasks/entry_run.h"
+#include "processing/entry_run.h"
 
 /* As the UNet takes it: a number, or the row of a table. */
 typedef union timestep_value {

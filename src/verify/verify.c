@@ -1,8 +1,8 @@
 /* verify.c - golden files: run their inputs, compare with their outputs.
  *
  * A golden is a safetensors file of `in.<forward argument>` and `out.<output field>` tensors, with
- * metadata `mode` ("forward", or "generate": verify_generate.c) and `args` (JSON of other
- * arguments), and optionally `mask.<output field>` (int64, 1 = compare here).
+ * metadata `mode` ("forward"; "generate": verify_generate.c; "speech": verify_speech.c) and `args`
+ * (JSON of other arguments), and optionally `mask.<output field>` (int64, 1 = compare here).
  */
 #include <math.h>
 #include <stdlib.h>
@@ -74,10 +74,11 @@ static accel_status read_golden(const char *path, accel__arena *arena, accel__go
   ACCEL_TRY(accel__checkpoint_open(path, &g->file));
   const char *mode = accel__checkpoint_metadata(g->file, "mode");
   g->generates = mode && !strcmp(mode, "generate");
-  if (mode && !g->generates && strcmp(mode, "forward"))
+  g->speaks = mode && !strcmp(mode, "speech");
+  if (mode && !g->generates && !g->speaks && strcmp(mode, "forward"))
     return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                       "%s: metadata mode '%s' is not supported; known: forward, generate", path,
-                       mode);
+                       "%s: metadata mode '%s' is not supported; known: forward, generate, speech",
+                       path, mode);
   uint32_t all = accel__checkpoint_count(g->file);
   g->inputs.item = accel__arena_array(arena, all, sizeof *g->inputs.item);
   g->names = accel__arena_array(arena, all, sizeof *g->names);
@@ -205,7 +206,8 @@ static accel_status compare_generated(accel_endpoint *ep, const accel__golden *g
 static accel_status compare_forward(accel_endpoint *ep, const accel__golden *g,
                                     accel_verify_output *outputs, accel__arena *scratch,
                                     accel_tensors **out) {
-  accel_status status = accel__run_padded(ep, &g->inputs, g->names, g->n, out);
+  accel_status status = g->speaks ? accel__verify_speech(ep, g, out)
+                                  : accel__run_padded(ep, &g->inputs, g->names, g->n, out);
   const accel_tensors *got = *out;
   for (uint32_t k = 0; k < g->n && status == ACCEL_OK; k++)
     status = compare_output(g, k, &got->item[k], ep->placement.precision, scratch, &outputs[k]);
@@ -252,7 +254,7 @@ accel_status accel__verify(accel *ctx, const char *model, const accel_init_param
   if (!report) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_GOTO(read_golden(path, &arena, &g));
   ACCEL_GOTO(accel__open(ctx, model, how, &ep));
-  if (!g.generates) ACCEL_GOTO(check_args(&g, ep->model, &arena));
+  if (!g.generates && !g.speaks) ACCEL_GOTO(check_args(&g, ep->model, &arena));
   ACCEL_GOTO(fill_report(ep, &g, report));
   *out = report;
   report = NULL;

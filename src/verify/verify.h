@@ -12,6 +12,7 @@ typedef struct accel__golden {
   const accel__tensor_info **wanted; /* [n] */
   uint32_t n;
   bool generates; /* mode "generate" */
+  bool speaks;    /* mode "speech" */
 } accel__golden;
 
 /* Mode "generate": transformers' generate() on the golden's inputs, greedy unless its arguments say
@@ -23,6 +24,11 @@ accel_status accel__verify_generate(accel_endpoint *ep, const accel__golden *g,
  * first tokens (with them under return_dict_in_generate: where the golden's begin with
  * decoder_start_token_id). */
 accel_status accel__verify_whisper(accel_endpoint *ep, const accel__golden *g, accel_tensors **out);
+/* Mode "speech": VitsModel's forward after torch.manual_seed, whose arguments are `args`.  *out gets the
+ * golden's outputs in order: waveform, sequence_lengths, spectrogram, log_duration, duration.  The
+ * golden's own durations are taken at other precisions than fp32, where rounding would make sounds of
+ * other lengths. */
+accel_status accel__verify_speech(accel_endpoint *ep, const accel__golden *g, accel_tensors **out);
 /* One JSON object of all arguments of generate; what only says what is returned is left out. */
 accel_status accel__verify_arguments(const accel__golden *g, accel__buffer *out);
 /* Sequences must be the same at fp32; elsewhere the agreeing prefix is reported (to->note). */

@@ -10,6 +10,7 @@
 #include "dispatch/pack.h"
 #include "processing/media.h"
 #include "generate/image_prompt.h"
+#include "models/model_build.h"
 #include "verify/verify.h"
 #include "speech/whisper_generate.h"
 
@@ -194,7 +195,8 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
       ACCEL_TRY(accel__check_token_types(ep, ids, t));
       continue;
     }
-    if (t != ids && t != mask && t != decoder && !taken)
+    const bool masks = t == mask && (ids || accel__model_leaves_unread(ep->model, t->name));
+    if (t != ids && !masks && t != decoder && !taken)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is not supported in generation",
                          g->path, t->name);
     if (!any && taken) any = t;

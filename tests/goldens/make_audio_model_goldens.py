@@ -3,6 +3,7 @@
 
     python3 tests/goldens/make_audio_model_goldens.py [name prefix ...]      only the fixtures named so
 """
+import json
 import sys
 
 import tiny_models
@@ -77,6 +78,50 @@ def wave_fixtures():
     yield "hubert_batch_norm", dict(config=T.HubertConfig(**other), cases=[case("HubertModel", "masked", masked)])
 
 
+def wavlm_fixtures():
+    plain, masked = waves("w", 2, 211), waves("m", 3, 190, (190, 77, 133))
+    near = {**WAVE, "num_buckets": 12, "max_bucket_distance": 9}  # distances of 11 frames fill them all
+    cases = [case("WavLMModel", "masked", masked, args=HIDDEN), case("WavLMModel", "plain", plain), case("WavLMForCTC", "masked", masked),
+             case("WavLMForSequenceClassification", "masked", masked)]
+    yield "wavlm", dict(config=T.WavLMConfig(**near), cases=cases)
+    yield "wavlm_frames", dict(config=T.WavLMConfig(**near), cases=[case("WavLMForAudioFrameClassification", "masked", masked)], dtype=torch.bfloat16)
+    stable = {**WAVE, "do_stable_layer_norm": True, "feat_extract_norm": "layer", "conv_bias": True, "num_conv_pos_embeddings": 5, "hidden_act": "relu",
+              "feat_extract_activation": "gelu_new", "layer_norm_eps": 1e-4, "use_weighted_layer_sum": True}
+    yield "wavlm_stable", dict(config=T.WavLMConfig(**stable), cases=[cases[0], cases[3]], dtype=torch.float16)
+    longer = waves("s", 3, 400, (400, 230, 311))
+    speaks = {**near, "tdnn_dim": [9, 7, 11], "tdnn_kernel": [3, 2, 1], "tdnn_dilation": [1, 3, 2], "xvector_output_dim": 10, "use_weighted_layer_sum": True}
+    yield "wavlm_speaker", dict(config=T.WavLMConfig(**speaks), cases=[case("WavLMForXVector", "masked", longer)])
+    adapted = {**near, "add_adapter": True, "num_adapter_layers": 2, "output_hidden_size": 14}
+    yield "wavlm_adapter", dict(config=T.WavLMConfig(**adapted), hub=False, cases=[case("WavLMModel", "masked", masked), case("WavLMForCTC", "plain", plain)])
+
+
+# ---- Moonshine ----
+
+def moonshine(**more):
+    return T.MoonshineConfig(**{"vocab_size": 53, "hidden_size": 24, "intermediate_size": 31, "encoder_num_hidden_layers": 2, "decoder_num_hidden_layers": 2,
+                                "encoder_num_attention_heads": 2, "decoder_num_attention_heads": 2, "max_position_embeddings": 40, "bos_token_id": 1,
+                                "eos_token_id": 2, "decoder_start_token_id": 1, **more})
+
+
+def moonshine_fixtures():
+    sounds = waves("said", 2, 2101)
+    padded = waves("padded", 3, 1800, (1800, 500, 1311))
+    seed("said")
+    ids, mask = torch.randint(3, 53, (3, 7)), torch.ones(3, 7, dtype=torch.long)
+    mask[1, 4:] = 0
+    said, both = {**sounds, "decoder_input_ids": ids[:2]}, {**padded, "decoder_input_ids": ids, "decoder_attention_mask": mask}
+    yield "moonshine", dict(config=moonshine(), cases=[
+        case("MoonshineForConditionalGeneration", "plain", said, args=HIDDEN), case("MoonshineModel", "plain", said),
+        case("MoonshineForConditionalGeneration", "padded", both, mask={"logits": mask}),
+        case("MoonshineForConditionalGeneration", "greedy", sounds, generate={"max_new_tokens": 9}),
+        case("MoonshineForConditionalGeneration", "beams", sounds, generate={"max_new_tokens": 7, "num_beams": 3})])
+    odd = moonshine(hidden_size=36, encoder_num_attention_heads=3, decoder_num_attention_heads=3, attention_bias=True, pad_head_dim_to_multiple_of=8, encoder_hidden_act="relu",
+                    decoder_hidden_act="gelu_pytorch_tanh", tie_word_embeddings=False, encoder_num_hidden_layers=1, decoder_num_hidden_layers=3,
+                    rope_parameters={"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5})
+    yield "moonshine_odd", dict(config=odd, cases=[case("MoonshineForConditionalGeneration", "plain", said), case("MoonshineModel", "padded", both, mask={"last_hidden_state": mask})],
+                                dtype=torch.float16)
+
+
 # ---- CLAP ----
 
 TEXT = dict(vocab_size=61, hidden_size=20, intermediate_size=27, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=16, pad_token_id=1)
@@ -146,8 +191,37 @@ def whisper_fixtures():
     yield "whisper_weighted", dict(config=odd, cases=[case("WhisperForAudioClassification", "batch", heard)])
 
 
+def write_heard():
+    """moonshine/heard.json: a sound through transformers' pipeline, at most 6.5 tokens a second as the models' card has it."""
+    import numpy
+    import wave
+    from tokenizers import Tokenizer, models, pre_tokenizers
+    directory = tiny_models.ROOT / "moonshine"
+    vocab = {"<unk>": 0, "<s>": 1, "</s>": 2, **{f"word{i}": i for i in range(3, 53)}}
+    words = Tokenizer(models.WordLevel(vocab, unk_token="<unk>"))
+    words.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    tokenizer = T.PreTrainedTokenizerFast(tokenizer_object=words, bos_token="<s>", eos_token="</s>", unk_token="<unk>")
+    tokenizer.save_pretrained(directory)
+    extractor = T.Wav2Vec2FeatureExtractor(do_normalize=False, return_attention_mask=True)
+    extractor.save_pretrained(directory)
+    with wave.open(str(tiny_models.ROOT.parent / "speech" / "long.wav")) as file:
+        assert file.getframerate() == 16000 and file.getsampwidth() == 2 and file.getnchannels() == 1
+        samples = numpy.frombuffer(file.readframes(file.getnframes()), dtype="<i2").astype("float32") / 32768
+    model = T.MoonshineForConditionalGeneration.from_pretrained(directory, attn_implementation="eager")
+    pipe = T.pipeline("automatic-speech-recognition", model=model, tokenizer=tokenizer, feature_extractor=extractor)
+    cases = []
+    for seconds in (1.0, 2.5):
+        part = samples[:int(16000 * seconds)]
+        for more in ({"max_length": int(6.5 * len(part) / 16000)}, {"max_new_tokens": 4}):
+            found = pipe({"raw": part.copy(), "sampling_rate": 16000}, generate_kwargs={"num_beams": 1, **more})
+            cases.append({"samples": len(part), "max_new_tokens": more.get("max_new_tokens"), "text": found["text"]})
+    (directory / "heard.json").write_text(json.dumps(cases, indent=1) + "\n")
+
+
 def main():
-    tiny_models.run([ast_fixtures, wave_fixtures, clap_fixtures, whisper_fixtures], "goldens_audio.list", sys.argv[1:])
+    tiny_models.run([ast_fixtures, wave_fixtures, wavlm_fixtures, moonshine_fixtures, clap_fixtures, whisper_fixtures], "goldens_audio.list", sys.argv[1:])
+    if not sys.argv[1:] or any("moonshine".startswith(name) for name in sys.argv[1:]):
+        write_heard()
 
 
 if __name__ == "__main__":

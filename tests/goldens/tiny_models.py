@@ -98,7 +98,7 @@ def flatten(name, value, into):
 
 
 def make(name, config, cases, load_config=None, allow_missing=(), stored_as=None, **how):
-    """cases: list of dicts (cls, case, inputs, args, mask, keep, skip); inputs become in.*, masks mask.*.  stored_as(name) renames the tensors of
+    """cases: list of dicts (cls, case, inputs, args or what generate takes, mask, keep, skip); inputs become in.*, masks mask.*.  stored_as(name) renames the tensors of
     the finished fixture: spellings that transformers itself reads only with packages that are not here."""
     directory = ROOT / name
     classes = list(dict.fromkeys(c["cls"] for c in cases))
@@ -114,8 +114,9 @@ def make(name, config, cases, load_config=None, allow_missing=(), stored_as=None
                 raise SystemExit(f"{name} {cls}: not in the checkpoint: {missing} {info.get('mismatched_keys')}")
             models[cls] = model.eval()
         args = case.get("args", {})
+        generates = case.get("generate")
         with torch.no_grad():
-            out = models[cls](**case["inputs"], **args)
+            out = {"sequences": models[cls].generate(**case["inputs"], **generates)} if generates else models[cls](**case["inputs"], **args)
         fields = {}
         flatten("", dict(out.items()), fields)
         for skip in ("out.past_key_values", "out.loss", "out.attentions", *("out." + s for s in case.get("skip", ()))):
@@ -128,7 +129,8 @@ def make(name, config, cases, load_config=None, allow_missing=(), stored_as=None
         tensors.update({k: (v.to(torch.float32) if v.is_floating_point() else v).contiguous() for k, v in fields.items()})
         tensors.update({f"mask.{k}": v for k, v in case.get("mask", {}).items()})
         file = f"golden.{cls}.{case['case']}.safetensors"
-        save_file({k: v.clone() for k, v in tensors.items()}, directory / file, metadata={"mode": "forward", "args": json.dumps(args)})
+        save_file({k: v.clone() for k, v in tensors.items()}, directory / file,
+                  metadata={"mode": "generate" if generates else "forward", "args": json.dumps(generates or args)})
         lines.append(f"{name} {file} {cls}")
     if stored_as is not None:
         path = directory / "model.safetensors"

@@ -34,7 +34,7 @@ PATHS = {name: os.path.join(FIXTURES, place) for name, place in {
     "asked": "tasks/rerank_qwen3", "tokens": "tasks/tokens_wordpiece", "answers": "tasks/qa_wordpiece", "masks": "tasks/fill_wordpiece",
     "writer": "pipelines/text", "t5": "pipelines/t5", "hearing": "speech/many", "words": "speech/words", "letters": "media/wav2vec2",
     "sounds": "media/ast", "labels": "media/vit", "boxes": "media/detr", "free": "media/clip", "segments": "seeing/segformer", "depths": "seeing/depth_anything",
-    "captions": "seeing/blip_caption", "questions": "seeing/blip_vqa"}.items()}
+    "voice": "models/vits_speakers", "captions": "seeing/blip_caption", "questions": "seeing/blip_vqa"}.items()}
 TEXTS = ["the quick brown fox", "a lazy dog sleeps", "numbers 1 2 3"]
 PICTURE = os.path.join(FIXTURES, "image", "pictures", "colour_420.jpg")
 SHORT, LONG = (os.path.join(FIXTURES, "speech", name) for name in ("short.wav", "long.wav"))
@@ -78,7 +78,7 @@ def posts():
     """The paths of the routes that are tested here, and of /accel/run/ one for each task."""
     with open(os.path.join(ROOT, "src", "serve", "routes.def"), encoding="utf-8") as f:
         groups = re.split(r"/\* (routes_\w+)\.c \*/", f.read())
-    mine = {"routes_audio", "routes_classify", "routes_embed", "routes_rerank", "routes_run", "routes_sparse", "routes_tokens"}
+    mine = {"routes_audio", "routes_classify", "routes_embed", "routes_rerank", "routes_run", "routes_sparse", "routes_speech", "routes_tokens"}
     for name, lines in zip(groups[1::2], groups[2::2]):
         if name in mine:
             yield from re.findall(r'ROUTE\("POST", "([^"*]+)"', lines)
@@ -370,6 +370,30 @@ class Sounds(Routes):
         while cancelled() == before and time.monotonic() < end:
             time.sleep(0.01)
         self.assertEqual(cancelled(), before + 1)
+
+
+class Speech(Routes):
+    def test_wav_and_pcm(self):
+        model = self.model("voice")
+        sound = model.text_to_speech(["annie"], seed=5, speaker=2, speaking_rate=1.25)[0]
+        wish = {"model": "voice", "input": "annie", "voice": "2", "speed": 1.25, "seed": 5}
+        for path in ("/v1/audio/speech", "/audio/speech"):
+            got = server.post(path, wish)
+            self.assertEqual((got.status, got.headers["content-type"]), (200, "audio/wav"), got)
+            samples = struct.unpack(f"<{len(got.body) // 2 - 22}h", got.body[44:])
+            self.assertEqual(len(samples), len(sound.samples))
+            self.assertLessEqual(max(abs(a - 32767 * float(b)) for a, b in zip(samples, sound.samples)), 0.51)
+        raw = server.post(path, {**wish, "response_format": "pcm"})
+        self.assertEqual((raw.status, raw.body, raw.headers["x-sampling-rate"]), (200, got.body[44:], "8000"))
+        nobody = server.post(path, {"input": "annie", "voice": "default"})  # the first model that speaks
+        self.assertEqual(nobody.status, 200)
+
+    def test_refusals(self):
+        path, wish = "/v1/audio/speech", {"model": "voice", "input": "annie"}
+        for more, word in (({"response_format": "mp3"}, "mp3"), ({"voice": "alloy"}, "alloy"), ({"voice": "9"}, "speaker 9"), ({"speed": 9}, "speed"),
+                           ({"input": "123"}, "no character"), ({"input": None}, "input"), ({"instructions": "whisper"}, "instructions"),
+                           ({"stream_format": "sse"}, "stream_format")):
+            self.refused(path, {**wish, **more}, word)
 
 
 class Tasks(Routes):

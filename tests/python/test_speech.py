@@ -172,5 +172,35 @@ class Speech(unittest.TestCase):
             self.assertEqual(done.returncode, 6)
 
 
+class Moonshine(unittest.TestCase):
+    model = os.path.join(FIXTURES, "models", "moonshine")
+
+    def test_as_python_gives_it(self):
+        """Among them sounds whose length alone ends the text."""
+        with open(os.path.join(self.model, "heard.json"), encoding="utf-8") as f:
+            cases = json.load(f)
+        with wave.open(LONG) as f:
+            frames, rate = f.readframes(f.getnframes()), f.getframerate()
+        self.assertEqual(len(cases), 4)
+        with tempfile.TemporaryDirectory() as place:
+            for case in cases:
+                with self.subTest(case=case), wave.open(os.path.join(place, "part.wav"), "wb") as f:
+                    f.setnchannels(1), f.setsampwidth(2), f.setframerate(rate)
+                    f.writeframes(frames[:2 * case["samples"]])
+                    f.close()
+                    more = ["--max-new-tokens", str(case["max_new_tokens"])] if case["max_new_tokens"] else []
+                    got = transcribe(self.model, os.path.join(place, "part.wav"), *more)
+                    self.assertEqual([r["text"] for r in got], [case["text"]])
+
+    def test_several_are_each_alone(self):
+        both = transcribe(self.model, SHORT, LONG, SHORT)
+        self.assertEqual([r["text"] for r in both], [transcribe(self.model, sound)[0]["text"] for sound in (SHORT, LONG, SHORT)])
+
+    def test_refused(self):
+        for option, word in ((["--timestamps", "word"], "timestamps"), (["--language", "fr"], "language"), (["--chunk-length", "5"], "windows"), (["--prompt", "x"], "prompt")):
+            _, said = accel("transcribe", self.model, SHORT, "--device", "cpu", *option, expected=2)
+            self.assertIn(word, said)
+
+
 if __name__ == "__main__":
     unittest.main()

@@ -40,11 +40,11 @@ static bool verify_line(accel *ctx, const char *device, const char *directory, c
 }
 
 static void verify_lists(const char *device) {
-  static const char *const lists[] = {"goldens.list",           "goldens_vision.list",
-                                      "goldens_audio.list",     "goldens_generate.list",
-                                      "goldens_speech.list",    "goldens_words.list",
-                                      "goldens_seq2seq.list",   "goldens_seeing.list",
-                                      "goldens_diffusion.list", "goldens_forecast.list"};
+  static const char *const lists[] = {
+      "goldens.list",          "goldens_vision.list",  "goldens_audio.list",
+      "goldens_generate.list", "goldens_speech.list",  "goldens_words.list",
+      "goldens_seq2seq.list",  "goldens_seeing.list",  "goldens_diffusion.list",
+      "goldens_forecast.list", "goldens_speaking.list"};
   accel_params params = accel_params_default();
   params.plugin_path = ACCEL_TEST_BUILD "/lib/accel/0";
   params.threads = 1;

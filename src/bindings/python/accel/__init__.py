@@ -28,6 +28,7 @@ from ._native import VERSION as __version__
 from ._native import check, lib, string_list
 from ._pictures import Depth, Segmentation, draw_objects
 from ._pipelines import Pipeline, pipeline
+from ._text_to_speech import Waveform
 from ._tensors import ModelOutput, Tensor
 
 AutoModel = Model

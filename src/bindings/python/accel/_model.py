@@ -16,6 +16,7 @@ from ._context import Context, TestReport, default_context, take_report
 from ._generate import Generation, GenerationTicket, Listener, Prompts, Session, Token
 from ._native import Media, check, decode, encode, lib, media_array, string_list, strings_struct, take_string, text_array
 from ._forecast import Forecast, forecast
+from ._text_to_speech import Waveform, text_to_speech
 from ._images import GeneratedImages, text_to_image
 from ._pictures import Depth, Segmentation, estimate_depth, generate_images, segment_images
 from ._queue import Ticket, request
@@ -503,6 +504,11 @@ class Model:
         """Forecasts of series (sequences of numbers; None or NaN is a missing value).  horizon: values of each, default as many as the model gives at once.
         quantiles: levels, default 0.1 to 0.9 or the model's own.  options: samples, seed, temperature, top_p, top_k (Chronos), frequency (TimesFM)."""
         return forecast(self.handle, series, horizon, quantiles, **options)
+
+    def text_to_speech(self, texts: Sequence[str], **options: Any) -> List[Waveform]:
+        """The sounds of texts.  options: seed (as torch.manual_seed before the first), speaker, speaking_rate, noise_scale, noise_scale_duration, phonemes (texts
+        are phonemes already), max_seconds."""
+        return text_to_speech(self.handle, texts, **options)
 
     def segment_images(self, images: Sequence[Media], subtask: Optional[str] = None, threshold: Optional[float] = None, mask_threshold: Optional[float] = None,
                        overlap_threshold: Optional[float] = None) -> List[Segmentation]:

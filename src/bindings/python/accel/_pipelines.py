@@ -12,7 +12,7 @@ from ._pictures import split_messages
 from ._tensors import _np, make
 
 Texts = Union[str, Sequence[str]]
-ALIASES = {"sentiment-analysis": "text-classification", "ner": "token-classification", "embeddings": "feature-extraction"}
+ALIASES = {"sentiment-analysis": "text-classification", "ner": "token-classification", "embeddings": "feature-extraction", "text-to-audio": "text-to-speech"}
 _UNSET: Any = object()
 
 
@@ -398,6 +398,22 @@ class TimeSeriesForecastingPipeline(Pipeline):
         return found if several else found[0]
 
 
+class TextToSpeechPipeline(Pipeline):
+    """A dict with `audio` [samples] and `sampling_rate` for a text, or a list of them for a list of texts.  forward_params: speaker_id and speaking_rate, as in
+    transformers; other options as of Model.text_to_speech: seed, noise_scale ..."""
+    task = "text-to-speech"
+
+    def __call__(self, texts: Union[str, Sequence[str]], forward_params: Optional[Dict[str, Any]] = None, **options: Any) -> Any:
+        how = {**self.defaults, **options}
+        for name, value in (forward_params or {}).items():
+            if name not in ("speaker_id", "speaking_rate"):
+                raise TypeError(f"forward_params: '{name}' is not supported; known: speaker_id, speaking_rate")
+            how["speaker" if name == "speaker_id" else name] = value
+        found = [{"audio": sound.samples, "sampling_rate": sound.sampling_rate}
+                 for sound in self.model.text_to_speech([texts] if isinstance(texts, str) else texts, **how)]
+        return found[0] if isinstance(texts, str) else found
+
+
 class ImagePipelineOutput:
     """What diffusers' pipelines return: `images`."""
 
@@ -416,7 +432,7 @@ _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, Text2TextGenerationPipeline, SummarizationPipeline, TranslationPipeline, ImageClassificationPipeline,
     AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
-    TimeSeriesForecastingPipeline, TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
+    TimeSeriesForecastingPipeline, TextToSpeechPipeline, TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache", "precision_profile", "metric", "min_cosine", "candidates",
                   "prefix_cache_bytes", "adapters", "decoder")
 
@@ -425,7 +441,7 @@ def pipeline(task: str, model: Union[str, Model], device: str = "auto", precisio
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
     "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "depth-estimation", "image-to-text",
-    "visual-question-answering", "image-text-to-text", "text-to-image", "unconditional-image-generation", "automatic-speech-recognition", "time-series-forecasting", or the aliases "sentiment-analysis" and "ner").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
+    "visual-question-answering", "image-text-to-text", "text-to-image", "unconditional-image-generation", "automatic-speech-recognition", "time-series-forecasting", "text-to-speech", or the aliases "sentiment-analysis", "ner" and "text-to-audio").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))
     if kind is None and task.startswith("translation_") and task.count("_") == 3:  # "translation_en_to_de": the task of a pair

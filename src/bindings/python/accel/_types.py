@@ -128,6 +128,11 @@ accel_forecast_params = _struct(
 accel_forecast = _struct("accel_forecast", ("mean", C.POINTER(C.c_float)), ("quantiles", C.POINTER(C.c_float)), ("samples", C.POINTER(C.c_float)))
 accel_forecasts = _struct(
     "accel_forecasts", ("n", u32), ("horizon", u32), ("n_quantiles", u32), ("n_samples", u32), ("levels", C.POINTER(f64)), ("item", C.POINTER(accel_forecast)))
+accel_text_to_speech_params = _struct(
+    "accel_text_to_speech_params", ("size", u32), ("phonemes", u32), ("seed", u64), ("speaker", i32), ("speaking_rate", f64), ("noise_scale", f64),
+    ("noise_scale_duration", f64), ("max_seconds", f64))
+accel_waveform = _struct("accel_waveform", ("samples", C.POINTER(C.c_float)), ("n", u64))
+accel_waveforms = _struct("accel_waveforms", ("n", u32), ("rate", u32), ("item", C.POINTER(accel_waveform)))
 accel_segment = _struct("accel_segment", ("id", i64), ("label_id", i64), ("label", text), ("score", f64), ("pixels", u64), ("area", f64))
 accel_segment_params = _struct(
     "accel_segment_params", ("size", u32), ("subtask", text), ("threshold", f64), ("mask_threshold", f64), ("overlap_threshold", f64))
