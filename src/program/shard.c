@@ -173,6 +173,38 @@ static void find_parts(accel__sharder *s) {
   find_gathers(s);
 }
 
+/* ---- residuals ---- */
+
+/* Every rank must make the same sums: what rank 0 alone reads as a residual would not be computed by
+ * the others.  So that is done only with values that all ranks read anyway. */
+static bool place_residuals(accel__sharder *s) {
+  const accel__program *p = s->p;
+  uint32_t *reads = calloc(2 * (size_t)p->n_tensor + 1, sizeof *reads);
+  if (!reads) return false;
+  uint32_t *residuals = reads + p->n_tensor;
+  for (uint32_t e = 0; e < p->n_entry; e++)
+    for (uint32_t k = 0; k < p->entry[e].n_out; k++) reads[p->entry[e].out[k]]++;
+  for (uint32_t i = 0; i < p->n_node; i++)
+    for (uint32_t k = 0; s->live[i] && k < p->node[i].n_in; k++) {
+      const int32_t t = p->node[i].in[k];
+      if (t < 0) continue;
+      reads[t]++;
+      residuals[t] += s->sums[i] && p->node[i].op == ACCEL_PLUGIN_OP_LINEAR && k == 3;
+    }
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    const bool sum = s->sums[i] && p->node[i].op == ACCEL_PLUGIN_OP_LINEAR;
+    const int32_t r = sum ? accel__node_in(&p->node[i], 3) : -1;
+    s->residual[i] = ACCEL__RESIDUAL_FIRST;
+    if (r < 0 || s->producer[r] < 0 || reads[r] > residuals[r]) continue;
+    s->residual[i] = ACCEL__RESIDUAL_BEHIND;
+    if (reads[r] > 1 || !s->sums[s->producer[r]]) continue;
+    s->residual[i] = ACCEL__RESIDUAL_ADDEND;
+    s->open[s->producer[r]] = 1;
+  }
+  free(reads);
+  return true;
+}
+
 /* ---- rewriting ---- */
 
 /* The nodes of the rank's program, in order: accel__node appends to the program's own. */
@@ -368,6 +400,39 @@ static void complete(writer *w, int32_t t, const accel__split *own) {
     first[0] = local;
 }
 
+/* Adds the residual to sum `t`, whose readers then read the result in its place. */
+static void add_behind(writer *w, int32_t t, int32_t residual) {
+  accel__program *p = w->s->p;
+  accel_plugin_node *sum = &w->node[w->n - 1];
+  int32_t *out = accel__arena_array(&p->arena, 1, sizeof *out);
+  const int32_t y = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, t, residual);
+  take_last(w);
+  if (!out || p->status != ACCEL_OK) {
+    accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a node");
+    return;
+  }
+  *out = y; /* the names are exchanged */
+  sum->out = out;
+  ((int32_t *)w->node[w->n - 1].in)[0] = y;
+  ((int32_t *)w->node[w->n - 1].out)[0] = t;
+}
+
+/* Bias and residual are added once: what the others leave out; the residual to be added behind. */
+static int32_t add_once(const accel__sharder *s, uint32_t i, const accel_plugin_node *n,
+                        int32_t *in) {
+  int32_t behind = -1;
+  if (!s->sums[i]) return -1;
+  if (n->op == ACCEL_PLUGIN_OP_MOE) {
+    if (s->rank && n->n_in > 6) in[6] = -1;
+    return -1;
+  }
+  if (s->rank && n->n_in > 2) in[2] = -1;
+  if (n->n_in < 4 || s->residual[i] == ACCEL__RESIDUAL_ADDEND) return -1;
+  if (s->residual[i] == ACCEL__RESIDUAL_BEHIND) behind = in[3];
+  if (s->rank || behind >= 0) in[3] = -1;
+  return behind;
+}
+
 /* Node i for the rank; wanted[n_in]: what it reads of its operands. */
 static void write_node(writer *w, uint32_t i, const accel__split *wanted,
                        const accel__split *all_wanted) {
@@ -389,15 +454,13 @@ static void write_node(writer *w, uint32_t i, const accel__split *wanted,
                 ? weight_part(s, in[k], &wanted[k], all_wanted)
                 : slice_part(w, in[k], &wanted[k]);
   }
-  /* bias and residual are added once */
-  if (s->sums[i] && s->rank && n.op == ACCEL_PLUGIN_OP_LINEAR)
-    for (uint32_t k = 2; k < n.n_in; k++) in[k] = -1;
-  if (s->sums[i] && s->rank && n.op == ACCEL_PLUGIN_OP_MOE && n.n_in > 6) in[6] = -1;
+  const int32_t behind = add_once(s, i, &n, in);
   while (n.n_in && in[n.n_in - 1] < 0) n.n_in--;
   n.in = in;
   if (own->axis >= 0) cut_attributes(s, &n, own);
   w->node[w->n++] = n;
-  if (s->sums[i]) complete(w, n.out[0], NULL);
+  if (s->sums[i] && !s->open[i]) complete(w, n.out[0], NULL);
+  if (behind >= 0 && p->status == ACCEL_OK) add_behind(w, n.out[0], behind);
   if (s->gathers[i]) {
     const int32_t axis = p->tensor[n.out[0]].rank - 1;
     const accel__split columns = accel__split_of(s, axis, accel__axis_size(p, n.out[0], axis));
@@ -460,15 +523,18 @@ void accel__shard(accel__program *p) {
                       .split = calloc(p->n_tensor + 1u, sizeof *s.split),
                       .kept = calloc(p->n_tensor + 1u, 1),
                       .sums = calloc(p->n_node + 1u, 1),
-                      .gathers = calloc(p->n_node + 1u, 1)};
+                      .gathers = calloc(p->n_node + 1u, 1),
+                      .residual = calloc(p->n_node + 1u, 1),
+                      .open = calloc(p->n_node + 1u, 1)};
   accel__split *wanted = NULL;
-  if (!s.live || !s.producer || !s.split || !s.kept || !s.sums || !s.gathers) {
+  if (!s.live || !s.producer || !s.split || !s.kept || !s.sums || !s.gathers || !s.residual ||
+      !s.open) {
     accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for the parts of a rank");
   } else {
     mark_live(&s);
     find_parts(&s);
     if (p->status == ACCEL_OK && !refused(&s)) {
-      wanted = list_wanted(&s);
+      wanted = place_residuals(&s) ? list_wanted(&s) : NULL;
       if (wanted)
         rewrite(&s, wanted);
       else
@@ -482,4 +548,6 @@ void accel__shard(accel__program *p) {
   free(s.kept);
   free(s.sums);
   free(s.gathers);
+  free(s.residual);
+  free(s.open);
 }

@@ -27,8 +27,18 @@ typedef struct accel__sharder {
   uint8_t *kept;       /* [n_tensor] must stay whole */
   uint8_t *sums;       /* [n_node] each rank computes an addend of the result */
   uint8_t *gathers;    /* [n_node] each rank computes some columns of a whole result */
-  uint32_t gain;       /* linears and attentions that a trace came to */
+  uint8_t *residual;   /* [n_node] of sums: accel__residual */
+  uint8_t *open; /* [n_node] of sums: the addend goes into another one, and is not completed */
+  uint32_t gain; /* linears and attentions that a trace came to */
 } accel__sharder;
+
+/* Where the residual of a linear of `sums` is added: its value is the same on all ranks, and counts
+ * once. */
+typedef enum accel__residual {
+  ACCEL__RESIDUAL_FIRST,  /* by rank 0, within the linear */
+  ACCEL__RESIDUAL_ADDEND, /* it is itself an addend, of each rank its own */
+  ACCEL__RESIDUAL_BEHIND  /* by all ranks, to the sum */
+} accel__residual;
 
 /* Size of an axis; 0: not constant. */
 int64_t accel__axis_size(const accel__program *p, int32_t tensor, int32_t axis);
