@@ -11,7 +11,10 @@ static accel__ranked *ranked_of(accel_plugin_endpoint *handle) { return (accel__
 static accel__ranked_session *session_of(accel_plugin_session *session) {
   return (accel__ranked_session *)session;
 }
-static bool leads(const accel__ranked *d) { return d->ranks->rank == 0 && d->open; }
+/* Rank 0, whose others have the endpoint, too, and are there. */
+static bool leads(const accel__ranked *d) {
+  return d->ranks->rank == 0 && d->open && !d->ranks->lost;
+}
 
 static int32_t say(accel_plugin_error *error, int32_t rc, const char *message) {
   if (!error) return rc;
@@ -107,16 +110,15 @@ static int32_t ranked_handler(accel_plugin_endpoint *handle, accel_plugin_sessio
   accel__ranked_session *s = session_of(session);
   int32_t rc = refused(run, in, n_in, out, n_out, error);
   if (rc) return rc;
-  const bool first = leads(d);
-  if (first) pthread_mutex_lock(&d->ranks->lock);
-  accel_status status = first ? tell_run(d, s, run, in, n_in, out, n_out) : ACCEL_OK;
+  pthread_mutex_lock(&d->ranks->lock);
+  accel_status status = tell_run(d, s, run, in, n_in, out, n_out);
   if (status == ACCEL_OK) {
     rc = d->plugin->handler(d->handle, s ? s->own : NULL, run, in, n_in, out, n_out, error);
     rc = settle(d, rc, error);
   } else {
     rc = say_status(error, status);
   }
-  if (first) pthread_mutex_unlock(&d->ranks->lock);
+  pthread_mutex_unlock(&d->ranks->lock);
   return rc;
 }
 
