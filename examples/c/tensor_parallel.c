@@ -1,6 +1,6 @@
-/* ranks.c - one model over several processes, each with a part of every layer.
+/* tensor_parallel.c - one model over several processes, each with a part of every layer.
  *
- *   ranks MODEL RANKS [TEXT]                   RANKS must divide the model's heads
+ *   tensor_parallel MODEL RANKS [TEXT]         RANKS must divide the model's heads
  */
 #include <accel/accel.h>
 #include <stdio.h>
