@@ -240,7 +240,8 @@ static accel_status remember(accel_endpoint *ep, accel__device *device,
   ep->placed_on = device;
   accel__offer_progress(ep, ep->placed.streaming.budget != 0);
   ep->may_fall_back = request->precision && !strcmp(request->precision, "auto") &&
-                      strcmp(ep->placed.precision.name, "fp32") != 0;
+                      strcmp(ep->placed.precision.name, "fp32") != 0 &&
+                      !ep->ctx->ranks; /* which all have the precision of the first */
   ep->keep_fp32 = accel__arena_array(&ep->arena, request->n_keep, sizeof *ep->keep_fp32);
   for (uint32_t i = 0; ep->keep_fp32 && i < request->n_keep; i++) {
     ep->keep_fp32[i] = accel__arena_string(&ep->arena, request->keep_fp32[i]);

@@ -38,6 +38,7 @@ struct accel__ranks {
   uint32_t rank, world;
   pthread_mutex_t lock; /* one order at a time; rank 0 */
   bool lost;            /* the group is gone */
+  bool following;       /* a rank behind 0, in accel__ranks_follow */
   /* In the order that runs now another rank has failed, and the others wait no more. */
   bool stopped;
   int64_t next_endpoint, next_session;

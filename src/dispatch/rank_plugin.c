@@ -236,7 +236,7 @@ static void ranked_cleanup(accel_plugin_endpoint *handle, const accel_plugin_hos
   free(d);
 }
 
-/* Every rank frees what it has for itself. */
+/* Of this rank: the others are not asked. */
 static int32_t ranked_trim(accel_plugin_endpoint *handle, uint64_t *released,
                            accel_plugin_error *error) {
   accel__ranked *d = ranked_of(handle);

@@ -10,6 +10,13 @@ enum { JOIN_MS = 60000 };
 uint32_t accel__ranks_rank(const accel__ranks *r) { return r ? r->rank : 0; }
 uint32_t accel__ranks_world(const accel__ranks *r) { return r ? r->world : 1; }
 
+accel_status accel__ranks_may_open(const accel__ranks *r) {
+  if (!r || !r->rank || r->following) return ACCEL_OK;
+  accel__fail(ACCEL_ERROR_ARGUMENT, "rank %u of %u opens no models: rank 0 does, for all", r->rank,
+              r->world);
+  return accel__remedy(ACCEL_ERROR_ARGUMENT, "call accel_follow() on every rank behind 0");
+}
+
 /* ---- joining ---- */
 
 static accel_status check_params(const accel_params *p) {

@@ -24,6 +24,10 @@ void accel__ranks_leave(accel__ranks **ranks);
 uint32_t accel__ranks_rank(const accel__ranks *ranks);  /* NULL: 0 */
 uint32_t accel__ranks_world(const accel__ranks *ranks); /* NULL: 1 */
 
+/* ACCEL_ERROR_ARGUMENT on a rank behind 0 that does not follow: only rank 0 opens models.  NULL:
+ * ACCEL_OK. */
+accel_status accel__ranks_may_open(const accel__ranks *ranks);
+
 /* accel_plugin_host.allreduce of an endpoint of the context; self is an accel__host_self. */
 int32_t accel__ranks_allreduce(void *self, void *buffer, size_t n, int dtype);
 

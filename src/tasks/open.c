@@ -312,10 +312,12 @@ accel_status accel__open_admitted(accel *ctx, const char *model, const accel_ini
   *out = NULL;
   if (!ep) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_init_params mine = *params;
-  accel_status status = open_steps(ep, model, &mine, admission);
+  accel_status status = accel__ranks_may_open(ctx->ranks);
+  if (status == ACCEL_OK) status = open_steps(ep, model, &mine, admission);
   if (status == ACCEL_OK && ctx->ranks && !accel__ranks_rank(ctx->ranks))
     status = accel__ranks_open(ep, model, &mine);
   if (status != ACCEL_OK) {
+    accel__queue_free(ep->queue);
     accel__endpoint_free(ep);
     return status;
   }

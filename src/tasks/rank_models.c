@@ -154,6 +154,7 @@ accel_status accel__ranks_follow(accel *ctx) {
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "only ranks behind 0 follow, and this is rank %u of %u",
                        accel__ranks_rank(r), accel__ranks_world(r));
+  r->following = true;
   while (!end && status == ACCEL_OK) {
     accel__order o;
     status = accel__ranks_hear(r, &o);
@@ -161,6 +162,7 @@ accel_status accel__ranks_follow(accel *ctx) {
     status = follow_one(ctx, &o, &end);
     accel__buffer_free(&o.bytes);
   }
+  r->following = false;
   if (status != ACCEL_OK && !r->lost) r->transport->abort(r->comm);
   if (status != ACCEL_OK) r->lost = true;
   return status;

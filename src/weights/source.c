@@ -343,7 +343,8 @@ accel_plugin_dtype accel__source_row_dtype(const accel__source *s, uint32_t inde
   if (index >= s->n || s->weight[index].derive || !by_rows(&s->slot[index].format))
     return ACCEL_PLUGIN_NO_DTYPE;
   const slot *found = &s->slot[index];
-  if (!s->from.checkpoint) return ACCEL_PLUGIN_F32;
+  /* a part of each row is copied together */
+  if (!s->from.checkpoint || s->weight[index].share.columns.period) return ACCEL_PLUGIN_F32;
   for (uint32_t i = 0; i < found->n_parts; i++)
     if (found->part[i].coded) return ACCEL_PLUGIN_NO_DTYPE;
   for (uint32_t i = 0; i < found->n_parts; i++)
