@@ -205,7 +205,12 @@ typedef struct gpu_run {
   uint32_t n_block, room_block;
   uint64_t used;      /* bytes of the last block */
   gpu_binding *start; /* [program.n_space]; bytes 0 until asked for */
+  double earlier_ms;  /* on the device, of streams before this one */
 } gpu_run;
+
+/* Waits for all that the run has told the device, so that the host may read and write what lies
+ * there, and begins a stream for the rest of the run. */
+int32_t gpu_wait_and_go_on(gpu_run *run, const accel_plugin_host *host, accel_plugin_error *error);
 
 /* What the device does from here to the next mark counts for `node` of a profiled run. */
 int32_t gpu_mark(gpu_run *run, uint32_t node, accel_plugin_error *error);

@@ -110,11 +110,31 @@ GPU_OP(scatter_rows) {
   return gpu_dispatch_items(&c, cols, error);
 }
 
+/* Through host memory: the ranks' sum is the host's. */
+static int32_t sum_over_ranks(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
+  const kit_tensor *x = &l->in[0], *out = &l->out[0];
+  const gpu_binding from = gpu_at(run, x), to = gpu_at(run, out);
+  const size_t bytes = (size_t)x->elements * 4;
+  if (run->self->offload)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED,
+                           "ranks keep their weights in device memory: use more ranks");
+  float *data = malloc(bytes + 1);
+  if (!data) return kit_no_memory(error, bytes);
+  int32_t rc = gpu_wait_and_go_on(run, l->host, error);
+  const gpu_binding read = gpu_part(from, 0, bytes), written = gpu_part(to, 0, bytes);
+  if (!rc) rc = gpu_plugin_api.read(run->self->device, data, &read, error);
+  if (!rc) {
+    rc = l->host->allreduce(l->host->self, data, (size_t)x->elements, x->dtype);
+    if (rc) kit_launch_fail(l, error, rc, "allreduce failed with code %d", rc);
+  }
+  if (!rc) rc = gpu_plugin_api.write(run->self->device, &written, data, error);
+  free(data);
+  return rc;
+}
+
 GPU_OP(allreduce) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  if (l->host && l->host->allreduce)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED,
-                           "the GPU plugins do not sum over ranks yet: use one");
+  if (l->host && l->host->allreduce) return sum_over_ranks(run, l, error);
   if (same_place(gpu_at(run, x), gpu_at(run, out))) return ACCEL_PLUGIN_OK;
   return gpu_copy(run, gpu_at(run, out), gpu_at(run, x), error);
 }

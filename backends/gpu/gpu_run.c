@@ -70,12 +70,25 @@ static int32_t read_checks(gpu_run *run, accel_plugin_error *error) {
   return rc;
 }
 
+int32_t gpu_wait_and_go_on(gpu_run *run, const accel_plugin_host *host, accel_plugin_error *error) {
+  gpu_stream *stream = run->stream;
+  double ms = 0;
+  run->stream = NULL;
+  int32_t rc = gpu_plugin_api.end(stream, false, &ms, error);
+  run->earlier_ms += ms;
+  if (!rc) rc = gpu_plugin_api.begin(run->self->device, host, &run->stream, error);
+  return rc;
+}
+
 int32_t gpu_finish(void *self, void *context, bool ok, double *device_ms,
                    accel_plugin_error *error) {
   gpu_run *run = context;
   (void)self;
   const int32_t copied = gpu_offload_end(run, ok, error);
-  int32_t rc = gpu_plugin_api.end(run->stream, !ok || copied, device_ms, copied ? NULL : error);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (run->stream) /* else its end has failed before */
+    rc = gpu_plugin_api.end(run->stream, !ok || copied, device_ms, copied ? NULL : error);
+  if (device_ms) *device_ms += run->earlier_ms;
   if (copied) rc = copied;
   if (!rc && ok && run->n_check) rc = read_checks(run, error);
   run_free(run);

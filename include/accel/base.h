@@ -170,7 +170,8 @@ typedef struct accel_params {
   /** sizeof(accel_params), set by accel_params_default(). */
   uint32_t size;
   /** Threads that compute, the calling thread included, clamped to the process's affinity.
-   *  0: the least of affinity, cgroup quota and physical cores. */
+   *  0: the least of affinity, cgroup quota and physical cores; of ranks over "shm" each its part of
+   *  that. */
   uint32_t threads;
   /** Colon-separated directories that are searched for plugins instead of the standard places.
    *  NULL: $ACCEL_PLUGIN_PATH, else the standard places (docs/detect.md). */
@@ -209,6 +210,18 @@ typedef struct accel_params {
   uint32_t no_cache;
   /** How calls that run at once share the threads; default ACCEL_MODE_LATENCY. */
   accel_mode mode;
+  /** Tensor parallelism (docs/scale.md): which rank of a group this process is, from 0. */
+  uint32_t rank;
+  /** Ranks of the group, at most 64, each a process of its own that has a share of every model.  0
+   *  (default), 1: this process alone.  accel_create() then waits up to 60 s for the others. */
+  uint32_t world;
+  /** What the ranks talk over: the name of a transport plugin, "shm" (one machine; NULL means it,
+   *  too), "openmpi", "mpich".  The same on all ranks. */
+  const char *transport;
+  /** Name of the group, the same on all its ranks and of no other group of this user on the machine;
+   *  1 to 64 letters, digits, "-", "_", ".".  NULL: "default".  MPI's launcher tells its ranks
+   *  apart, and the name is not used. */
+  const char *job;
 } accel_params;
 
 /** The default settings. */
@@ -232,6 +245,18 @@ ACCEL_API accel_status accel_create(const accel_params *params, accel **out);
  * before.  No other thread may be inside a call on the context.
  */
 ACCEL_API void accel_destroy(accel **ctx);
+
+/**
+ * Ranks behind 0 of a group (accel_params.world): opens, runs and closes what rank 0 does, each time
+ * with this rank's share, until rank 0 destroys its context.
+ *
+ * Rank 0 calls the library as if it were alone; the others make a context and call this, and nothing
+ * else.  Calls of rank 0 that share a group take turns.
+ *
+ * @return ACCEL_ERROR_DEVICE_LOST when a rank is gone, on all ranks within two seconds, and for
+ *         every later call of rank 0; ACCEL_ERROR_ARGUMENT on rank 0, and without a group.
+ */
+ACCEL_API accel_status accel_follow(accel *ctx);
 
 /** Threads that may compute at once, 1 or more; 0 for NULL. */
 ACCEL_API uint32_t accel_thread_count(const accel *ctx);

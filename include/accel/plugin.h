@@ -615,8 +615,8 @@ typedef struct accel_plugin_host {
   /** Tells which of all stages a load or a run has reached, and `all` at its end.  May be NULL: the
    *  core offers it to runs of endpoints with stream_budget. */
   void (*progress)(void *self, uint32_t done, uint32_t all);
-  /** Sums n elements over all ranks of a tensor-parallel run, in place; `dtype` is an
-   *  accel_plugin_dtype.  NULL: there is one rank; the core does not offer it yet. */
+  /** Sums n elements over all ranks of a tensor-parallel run, in place and in the ranks' order, from
+   *  the thread that runs; `dtype` is ACCEL_PLUGIN_F32.  NULL: there is one rank. */
   int32_t (*allreduce)(void *self, void *host_buffer, size_t n, int dtype);
   /** For tests: nonzero means "fail here" (ACCEL_FAIL_AT).  `point` is "allocation", "nonfinite",
    *  "device_lost", "pinned" or "copy".  May be NULL. */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "cli/cli_print.h"
+#include "cli/cli_ranks.h"
 
 #define WITH(...) \
   (const uint8_t[]) { __VA_ARGS__ }
@@ -52,9 +53,10 @@ int main(int argc, char **argv) {
     run.args = topic;
     return cmd_help(&run);
   }
-  if (!code) code = run.command->run(&run);
+  if (!code) code = cli_ranks_behind(&run) ? cli_ranks_follow(&run) : run.command->run(&run);
   cli_progress_end();
   accel_destroy(&run.ctx);
+  cli_ranks_end();
   free(run.given);
   free(run.adapters);
   int written = cli_flush(&run);

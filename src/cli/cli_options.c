@@ -169,7 +169,9 @@ static int parse_option(cli_run *run, int argc, char **argv, int *i) {
     if (value) return cli_usage(run, "%s takes no value", from);
     value = "1";
   } else if (o->kind == CLI_MAYBE) {
-    if (!value && next && one_of(next, o->value)) value = next, ++*i;
+    const bool number =
+        next && !strcmp(o->value, "N") && *next && !next[strspn(next, "0123456789")];
+    if (!value && next && (number || one_of(next, o->value))) value = next, ++*i;
     if (!value || !*value) value = "1";
   } else if (!value) {
     if (!next) return cli_usage(run, "%s needs a value: --%s %s", from, o->name, o->value);

@@ -11,6 +11,7 @@
 
 #include "cli/cli_candidates.h"
 #include "cli/cli_print.h"
+#include "cli/cli_ranks.h"
 
 /* ---- cancellation: the first signal asks, the second ends the program ---- */
 
@@ -155,6 +156,8 @@ int cli_context(cli_run *run) {
   catch_signals(run);
   accel_params params = accel_params_default();
   cli_context_params(run, &params);
+  const int code = cli_ranks_start(run, &params);
+  if (code) return code;
   params.log = on_log;
   params.progress = on_progress;
   params.cancel = is_cancelled;

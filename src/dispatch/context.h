@@ -26,6 +26,7 @@ struct accel {
   struct accel_endpoint *endpoints; /* alive, newest first */
   accel__cache cache;               /* see accel__context_cache */
   bool cache_known;
+  struct accel__ranks *ranks; /* that compute its models together (ranks.h); NULL: it is alone */
 };
 
 /* The registry, parsed at the first call. */

@@ -14,6 +14,7 @@
 #include "dispatch/plugin_init.h"
 #include "dispatch/precision.h"
 #include "dispatch/precision_profile.h"
+#include "dispatch/ranks.h"
 #include "dispatch/run_scratch.h"
 #include "dispatch/services.h"
 #include "dispatch/stored.h"
@@ -71,6 +72,9 @@ static accel_status load(accel_endpoint *ep, accel__device *device,
   ACCEL_TRY(accel__plan_make(&to, &(accel__fit_work){0}, &plan));
   ACCEL_TRY(accel__plan_check(&to, &plan, request->keep_fp32, request->n_keep));
   ACCEL_TRY(check_copying(request, &plan));
+  if (device->parts && ep->ctx->ranks)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED, "ranks have one device each: name one of '%s'",
+                       device->info.name);
   if (device->parts) {
     ACCEL_TRY(accel__parts_load(ep, device));
   } else {
@@ -80,7 +84,10 @@ static accel_status load(accel_endpoint *ep, accel__device *device,
     ACCEL_TRY(accel__plugin_init(&ep->host_self, &ep->host, device));
   }
   if (c->streaming.budget) note_load(c, accel__now_ns() - begin);
-  return ACCEL_OK;
+  if (!ep->ctx->ranks) return ACCEL_OK;
+  const accel_status status = accel__ranks_wrap(ep);
+  if (status != ACCEL_OK) c->plugin->cleanup(c->handle, &ep->host);
+  return status;
 }
 
 /* The model on `device` at `precision` in *out; ep->placed stays what it was.  While the plugin
@@ -233,7 +240,8 @@ static accel_status remember(accel_endpoint *ep, accel__device *device,
   ep->placed_on = device;
   accel__offer_progress(ep, ep->placed.streaming.budget != 0);
   ep->may_fall_back = request->precision && !strcmp(request->precision, "auto") &&
-                      strcmp(ep->placed.precision.name, "fp32") != 0;
+                      strcmp(ep->placed.precision.name, "fp32") != 0 &&
+                      !ep->ctx->ranks; /* which all have the precision of the first */
   ep->keep_fp32 = accel__arena_array(&ep->arena, request->n_keep, sizeof *ep->keep_fp32);
   for (uint32_t i = 0; ep->keep_fp32 && i < request->n_keep; i++) {
     ep->keep_fp32[i] = accel__arena_string(&ep->arena, request->keep_fp32[i]);

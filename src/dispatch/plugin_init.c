@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "dispatch/ranks.h"
+
 static accel_status init_failed(const accel__placed *placed, int32_t rc,
                                 const accel_plugin_error *error) {
   /* of a weight: with all of its message, which a plugin's is too short for, and its remedy */
@@ -22,6 +24,8 @@ static accel_status init(const accel__host_self *self, const accel_plugin_host *
   accel__placed *placed = self->placed;
   accel_plugin_options options = {.size = sizeof options,
                                   .precision = placed->precision,
+                                  .rank = accel__ranks_rank(ep->ctx->ranks),
+                                  .world = accel__ranks_world(ep->ctx->ranks),
                                   .host = host,
                                   .stream_budget = placed->streaming.budget,
                                   .row_dtype = row_dtype};

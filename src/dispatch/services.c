@@ -12,6 +12,7 @@
 #include "core/config.h"
 #include "core/text.h"
 #include "dispatch/parts.h"
+#include "dispatch/ranks.h"
 
 static accel *context_of(void *self) { return ((accel__host_self *)self)->ep->ctx; }
 static accel__placed *placed_of(void *self) { return ((accel__host_self *)self)->placed; }
@@ -436,6 +437,7 @@ accel_plugin_host accel__host_for(accel__host_self *self) {
                              .parallel = host_parallel,
                              .workers = host_workers,
                              .cancelled = host_cancelled,
+                             .allreduce = context_of(self)->ranks ? accel__ranks_allreduce : NULL,
                              .fault = host_fault,
                              .rows_open = host_rows_open,
                              .rows_post = host_rows_post,

@@ -30,6 +30,7 @@
 #include <stdint.h>
 
 #include "accel/accel.h"
+#include "accel/comm.h"
 #include "accel/plugin.h"
 #include "core/arena.h"
 #include "core/log.h"
@@ -63,6 +64,11 @@ typedef struct accel__hardware_params { /* {0}: all defaults */
 accel_status accel__hardware_create(const accel__hardware_params *params, accel__hardware **out);
 /* NULL-safe; devices, names and tables die with it, loaded code stays */
 void accel__hardware_destroy(accel__hardware **hardware);
+
+/* The transport of this name among the plugins' files.  ACCEL_ERROR_NOT_FOUND lists those there are;
+ * ACCEL_ERROR_DEVICE_UNAVAILABLE: it does not open. */
+accel_status accel__hardware_transport(accel__hardware *h, const char *name,
+                                       const accel_comm_transport **out);
 
 struct accel__device;
 /* The devices that one model is placed over, first layers first. */

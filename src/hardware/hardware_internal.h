@@ -9,7 +9,10 @@
 #include "core/text.h"
 #include "hardware/handshake.h"
 #include "hardware/hardware.h"
+
 #include "hardware/selftest.h"
+
+#define ACCEL__TRANSPORT_PREFIX "libaccel_comm_" /* of files */
 
 /* One for each storage format, in the order of formats.def; the first three are run at detection. */
 enum {
@@ -133,6 +136,8 @@ struct accel__hardware {
   bool allow_software, searched, detected;
   accel__plugin_file **file;
   size_t n_files, files_capacity;
+  const char **transport; /* files beside them: ACCEL__TRANSPORT_PREFIX "NAME.so" */
+  size_t n_transports, transports_capacity;
   accel__entry **entry; /* devices of known plugins */
   size_t n_entries, entries_capacity;
   accel__entry **absent; /* rows for hardware that is not there; after detection */

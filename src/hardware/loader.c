@@ -79,6 +79,10 @@ static accel_status search_directory(accel__hardware *h, const char *directory) 
     if (accel__fault("plugin_missing")) continue;
     const char *path = accel__path_join(&h->arena, directory, names[i]);
     if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (accel__starts_with(names[i], ACCEL__TRANSPORT_PREFIX)) {
+      ACCEL_PUSH(&h->arena, h->transport, h->n_transports, h->transports_capacity, path);
+      continue;
+    }
     ACCEL_TRY(
         add_file(h, path, names[i] + sizeof prefix - 1, length - ends, ACCEL__VERDICT_UNSEEN, ""));
   }
@@ -118,7 +122,7 @@ static accel_status search_standard(accel__hardware *h) {
 
 accel_status accel__search_plugins(accel__hardware *h) {
   if (h->searched) return ACCEL_OK;
-  h->n_files = 0; /* a search that failed half-way starts again */
+  h->n_files = h->n_transports = 0; /* a search that failed half-way starts again */
   ACCEL_TRY(h->plugin_path ? search_path(h, h->plugin_path) : search_standard(h));
   h->searched = true;
   return ACCEL_OK;

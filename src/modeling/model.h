@@ -198,6 +198,7 @@ typedef struct accel__model_request {
   const char *architecture;
   const accel__embed_head *embed; /* NULL: none */
   bool low_rank;                  /* runs may bring adapters: accel__program_low_rank */
+  uint32_t rank, world;           /* accel__program_shard, with a world above 1 */
 } accel__model_request;
 
 /* Tokens of sequences without padding, and the sizes of the pictures they show, in their order. */

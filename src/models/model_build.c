@@ -188,6 +188,44 @@ const char *accel__model_task(const char *class_name) {
   return "feature-extraction";
 }
 
+/* A field of `object`, or of the configs within it, that counts so many heads; NULL: none does. */
+static const char *heads_field(const accel__json *object, int64_t heads) {
+  static const char *const fields[] = {"num_attention_heads",
+                                       "num_key_value_heads",
+                                       "n_head",
+                                       "num_heads",
+                                       "n_heads",
+                                       "encoder_attention_heads",
+                                       "decoder_attention_heads",
+                                       "num_kv_heads",
+                                       "n_head_kv",
+                                       "attention_heads"};
+  for (size_t i = 0; i < sizeof fields / sizeof *fields; i++) {
+    const accel__json *field = accel__json_get(object, fields[i]);
+    if (cJSON_IsNumber(field) && field->valuedouble == (double)heads) return fields[i];
+  }
+  ACCEL_JSON_EACH(item, object) {
+    const char *found = cJSON_IsObject(item) ? heads_field(item, heads) : NULL;
+    if (found) return found;
+  }
+  return NULL;
+}
+
+/* Says which field it is, and which worlds would do. */
+static accel_status undivided(const accel__model_request *request, int64_t heads) {
+  const char *field = heads_field(request->config->root, heads);
+  accel__buffer worlds = {0};
+  for (int64_t n = 1; n <= heads && n <= 64; n++)
+    if (heads % n == 0) accel__buffer_printf(&worlds, "%s%lld", n > 1 ? ", " : "", (long long)n);
+  accel__fail(ACCEL_ERROR_UNSUPPORTED,
+              "config.json: field '%s': %u ranks do not divide the %lld heads",
+              field ? field : "num_attention_heads", request->world, (long long)heads);
+  accel__remedy(ACCEL_ERROR_UNSUPPORTED, "use as many ranks as divide them: %s",
+                worlds.data ? worlds.data : "1");
+  accel__buffer_free(&worlds);
+  return ACCEL_ERROR_UNSUPPORTED;
+}
+
 accel_status accel__model_build(const accel__model_request *request, accel__model **out) {
   *out = NULL;
   const accel__architecture *architecture = NULL;
@@ -199,6 +237,7 @@ accel_status accel__model_build(const accel__model_request *request, accel__mode
   accel__program *p = accel__program_new(class_name);
   if (p == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (request->low_rank) accel__program_low_rank(p);
+  if (request->world > 1) accel__program_shard(p, request->rank, request->world);
   accel__model *m = accel__arena_alloc(accel__program_arena(p), sizeof *m);
   if (m == NULL) {
     accel__program_free(&p);
@@ -210,6 +249,7 @@ accel_status accel__model_build(const accel__model_request *request, accel__mode
                       .task = accel__model_task(class_name)};
   accel_status status = architecture->build(request, class_name, m);
   if (status != ACCEL_OK) {
+    if (accel__program_undivided(p)) status = undivided(request, accel__program_undivided(p));
     accel__program_free(&p);
     return status;
   }

@@ -576,6 +576,10 @@ static bool hash_program(accel__program *p) {
     accel__buffer_printf(&text, "%lld %lld %lld %lld %d\n", (long long)s->first_row,
                          (long long)s->stored_rows, (long long)s->block_rows,
                          (long long)s->block_step, s->derive != NULL);
+    const accel__share_axis *share[2] = {&s->share.rows, &s->share.columns};
+    for (int k = 0; p->world > 1 && k < 2; k++)
+      accel__buffer_printf(&text, "%lld %lld %lld\n", (long long)share[k]->period,
+                           (long long)share[k]->first, (long long)share[k]->count);
   }
   for (uint32_t i = 0; i < p->n_tensor; i++) {
     const accel_plugin_tensor *t = &p->tensor[i];
@@ -594,6 +598,7 @@ accel_status accel__program_finish(accel__program *p) {
   if (p->status == ACCEL_OK && p->n_entry == 0)
     accel__program_fail(p, ACCEL_ERROR_INTERNAL, "the program has no entry");
   if (p->status == ACCEL_OK && !p->finished) accel__fuse(p);
+  if (p->status == ACCEL_OK && !p->finished) accel__shard(p);
   for (uint32_t i = 0; p->status == ACCEL_OK && i < p->n_entry; i++) list_nodes(p, &p->entry[i]);
   if (p->status != ACCEL_OK) {
     return accel__fail(p->status, "%s: %s", p->view.name,

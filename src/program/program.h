@@ -124,6 +124,15 @@ accel__tensor accel__node(accel__program *p, accel_plugin_op op, const accel__te
  * transposed are left as they are. */
 void accel__program_low_rank(accel__program *p);
 
+/* Tensor parallelism: when the program is finished it becomes that of rank `rank` of `world` (at
+ * least 2), which has a share of the weights (accel__source_weight.share) and an ALLREDUCE behind
+ * what the ranks add up.  Inputs and results are those of the whole program, on every rank.
+ * ACCEL_ERROR_UNSUPPORTED from accel__program_finish when heads of attention are not to be divided,
+ * or nothing is to be shared. */
+void accel__program_shard(accel__program *p, uint32_t rank, uint32_t world);
+/* How many heads the ranks do not divide, after that failure; 0: it was another one. */
+int64_t accel__program_undivided(const accel__program *p);
+
 /* The common ones, spelled shortly; absent operands are -1. */
 accel__tensor accel__linear(accel__program *p, accel__tensor x, accel__tensor w, accel__tensor bias,
                             accel__tensor residual, accel_plugin_act act);

@@ -40,9 +40,11 @@ struct accel__program {
   accel__map weights; /* weight name -> weight index */
   const char *path;   /* of accel__at */
   uint32_t stage;
-  uint32_t n_layer;   /* accel__program_layers */
-  int32_t next_state; /* of accel__with_state; -1 none */
-  bool low_rank;      /* of accel__program_low_rank */
+  uint32_t n_layer;     /* accel__program_layers */
+  int32_t next_state;   /* of accel__with_state; -1 none */
+  bool low_rank;        /* of accel__program_low_rank */
+  uint32_t rank, world; /* of accel__program_shard */
+  int64_t undivided;    /* of accel__program_undivided */
 };
 
 /* ---- build.c ---- */
@@ -125,6 +127,10 @@ accel__tensor accel__linear_low_rank(accel__program *p, const accel__tensor *in,
 
 /* ---- fuse.c ---- */
 void accel__fuse(accel__program *p);
+
+/* ---- shard.c ---- */
+/* Behind fusion: the program of one rank, where accel__program_shard asked for that. */
+void accel__shard(accel__program *p);
 
 /* Walks the arrays of a view by its strides. */
 #define ACCEL_AT(program, field, i)                                              \

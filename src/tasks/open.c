@@ -18,6 +18,7 @@
 #include "processing/pipeline_index.h"
 #include "processing/processor.h"
 #include "models/model_build.h"
+#include "tasks/rank_models.h"
 
 enum { MAX_CONFIG = 16 << 20 };
 
@@ -94,7 +95,9 @@ static accel_status build_model(accel_endpoint *ep, const accel_init_params *par
                                   .embed = modules->head.n_pooling ? &modules->head
                                            : embeds                ? &no_head
                                                                    : NULL,
-                                  .low_rank = params->enable_adapters != 0};
+                                  .low_rank = params->enable_adapters != 0,
+                                  .rank = accel__ranks_rank(ep->ctx->ranks),
+                                  .world = accel__ranks_world(ep->ctx->ranks)};
   return accel__model_build(&request, &ep->model);
 }
 
@@ -309,8 +312,12 @@ accel_status accel__open_admitted(accel *ctx, const char *model, const accel_ini
   *out = NULL;
   if (!ep) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel_init_params mine = *params;
-  accel_status status = open_steps(ep, model, &mine, admission);
+  accel_status status = accel__ranks_may_open(ctx->ranks);
+  if (status == ACCEL_OK) status = open_steps(ep, model, &mine, admission);
+  if (status == ACCEL_OK && ctx->ranks && !accel__ranks_rank(ctx->ranks))
+    status = accel__ranks_open(ep, model, &mine);
   if (status != ACCEL_OK) {
+    accel__queue_free(ep->queue);
     accel__endpoint_free(ep);
     return status;
   }

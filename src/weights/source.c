@@ -10,10 +10,12 @@
 #include "weights/weight_tensors.h"
 #include "weights/quantise.h"
 #include "weights/random.h"
+#include "weights/weight_share.h"
 
 typedef struct slot {
   accel_plugin_format format;
-  int64_t n, k; /* the weight as a matrix */
+  int64_t n, k; /* the weight as a matrix, or the share of it that is wanted */
+  int64_t whole_n, whole_k;
   uint64_t bytes;
   accel__part *part; /* [n_parts] */
   uint32_t n_parts, users;
@@ -46,7 +48,12 @@ static accel_status check_weight(const accel__source_weight *w, const accel_plug
     if (w->dim[d] < 0 || __builtin_mul_overflow(elements, (uint64_t)w->dim[d], &elements) ||
         elements > INT64_MAX / 8)
       return accel__fail(ACCEL_ERROR_FORMAT, "weight '%s': dim %u is out of range", w->name, d);
-  accel_matrix_shape(w->use, w->rank, w->dim, &s->n, &s->k);
+  accel_matrix_shape(w->use, w->rank, w->dim, &s->whole_n, &s->whole_k);
+  if (!accel__share_fits(&w->share.rows, s->whole_n) ||
+      !accel__share_fits(&w->share.columns, s->whole_k))
+    return accel__fail(ACCEL_ERROR_INTERNAL, "weight '%s': a share that it does not have", w->name);
+  s->n = accel__share_count(&w->share.rows, s->whole_n);
+  s->k = accel__share_count(&w->share.columns, s->whole_k);
   if (!accel_matrix_sizes(format, s->n, s->k, &bytes))
     return accel__fail(ACCEL_ERROR_FORMAT, "weight '%s': too large", w->name);
   s->format = *format;
@@ -54,13 +61,27 @@ static accel_status check_weight(const accel__source_weight *w, const accel_plug
   return ACCEL_OK;
 }
 
+static bool comes_in_codes(const accel__source *source, const accel__source_weight *w,
+                           const slot *s) {
+  return source->from.checkpoint && !w->derive &&
+         accel__parts_are_codes(s->part, s->n_parts, &s->format, accel__is_shared(&w->share));
+}
+
 /* Codes come out as they are; everything else must be a format we write. */
 static accel_status check_format(const accel__source *source, const accel__source_weight *w,
                                  const slot *s) {
   const accel_plugin_format *f = &s->format;
-  if (accel__quantise_known(f)) return ACCEL_OK;
-  if (source->from.checkpoint && !w->derive && accel__parts_are_codes(s->part, s->n_parts, f))
-    return ACCEL_OK;
+  const bool codes = comes_in_codes(source, w, s);
+  if (codes && !accel__share_keeps_groups(&w->share, f, s->whole_k)) {
+    accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                "weight '%s': its columns are shared among the ranks from %lld on, within a group "
+                "of %u that have one scale",
+                w->name, (long long)w->share.columns.first, f->group_k);
+    return accel__remedy(ACCEL_ERROR_UNSUPPORTED,
+                         "use fewer ranks, or a precision that dequantises the checkpoint "
+                         "(--precision bf16)");
+  }
+  if (accel__quantise_known(f) || codes) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                      "weight '%s': format %s with scale %s, zero %s is not made on load", w->name,
                      accel__dtype_name((accel_plugin_dtype)f->store),
@@ -81,7 +102,7 @@ static accel_status check_all(accel__source *s, const accel_plugin_format *forma
     found->n_parts = accel__part_count(w);
     part += found->n_parts;
     if (s->from.checkpoint)
-      status = accel__parts_find(w, &s->from, found->n, found->k, found->part, &c);
+      status = accel__parts_find(w, &s->from, found->whole_n, found->whole_k, found->part, &c);
     if (status == ACCEL_OK) status = check_format(s, w, found);
   }
   if (status == ACCEL_OK) status = accel__complaints_report(&c, s->from.checkpoint);
@@ -154,18 +175,28 @@ static const char *name_made(const void *user, int64_t row) {
   return (void)row, ((const made *)user)->weight->name;
 }
 
-static accel_status fill_random(const accel__source *source, const accel__source_weight *w,
-                                slot *s) {
-  const made m = {.weight = w, .seed = source->from.seed, .k = s->k};
-  return accel__quantise(&(accel__values){.read = read_made, .name = name_made, .user = &m},
-                         source->from.pool, &s->buffer);
+/* Fills the slot's buffer with rows of the whole weight, or with the share of them. */
+static accel_status fill_rows(const accel__source *source, const accel__source_weight *w, slot *s,
+                              const accel__values *whole) {
+  const accel__shared_rows rows = {*whole, &w->share, s->whole_k, s->k};
+  const accel__values share = accel__shared_values(&rows);
+  return accel__quantise(accel__is_shared(&w->share) ? &share : whole, source->from.pool,
+                         &s->buffer);
 }
 
-static accel_status fill_from_parts(const accel__source *source, slot *s) {
-  accel__parts p = {.from = &source->from, .part = s->part, .n = s->n_parts, .k = s->k};
+static accel_status fill_random(const accel__source *source, const accel__source_weight *w,
+                                slot *s) {
+  const made m = {.weight = w, .seed = source->from.seed, .k = s->whole_k};
+  return fill_rows(source, w, s,
+                   &(accel__values){.read = read_made, .name = name_made, .user = &m});
+}
+
+static accel_status fill_from_parts(const accel__source *source, const accel__source_weight *w,
+                                    slot *s) {
+  accel__parts p = {.from = &source->from, .part = s->part, .n = s->n_parts, .k = s->whole_k};
   ACCEL_TRY(accel__parts_open(&p));
   const accel__values values = {accel__parts_read, accel__parts_forget_rows, accel__parts_name, &p};
-  accel_status status = accel__quantise(&values, source->from.pool, &s->buffer);
+  accel_status status = fill_rows(source, w, s, &values);
   accel__parts_close(&p);
   return status;
 }
@@ -190,40 +221,51 @@ static accel_status fill_derived(const accel__source *source, const accel__sourc
   const float *part[ACCEL__MAX_PARTS] = {NULL};
   int64_t elements[ACCEL__MAX_PARTS] = {0};
   accel__quantised values[ACCEL__MAX_PARTS] = {{.n = 0}}, result = {.n = 0};
-  const bool in_place = s->format.store == ACCEL_PLUGIN_F32;
+  const bool in_place = s->format.store == ACCEL_PLUGIN_F32 && !accel__is_shared(&w->share);
   accel_status status = ACCEL_OK;
   for (uint32_t p = 0; p < s->n_parts; p++) {
     ACCEL_GOTO(whole_part(source, &s->part[p], &values[p]));
     part[p] = values[p].data;
     elements[p] = (int64_t)s->part[p].elements;
   }
-  if (!in_place) ACCEL_GOTO(accel__quantised_new(&fp32, s->n, s->k, &result));
+  if (!in_place) ACCEL_GOTO(accel__quantised_new(&fp32, s->whole_n, s->whole_k, &result));
   float *out = in_place ? s->buffer.data : result.data;
   ACCEL_GOTO(w->derive(w->derive_user, part, elements, s->n_parts, out));
   if (in_place) goto done;
-  const made m = {.weight = w, .k = s->k, .values = out};
-  status = accel__quantise(&(accel__values){.read = read_made, .name = name_made, .user = &m},
-                           source->from.pool, &s->buffer);
+  const made m = {.weight = w, .k = s->whole_k, .values = out};
+  status =
+      fill_rows(source, w, s, &(accel__values){.read = read_made, .name = name_made, .user = &m});
 done:
   for (uint32_t p = 0; p < s->n_parts; p++) accel__quantised_free(&values[p]);
   accel__quantised_free(&result);
   return status;
 }
 
-static accel_status fill(const accel__source *source, const accel__source_weight *w, slot *s) {
-  if (source->from.checkpoint && !w->derive &&
-      accel__parts_are_codes(s->part, s->n_parts, &s->format))
+/* Codes of the checkpoint; of a share the rank's, out of those of the whole weight. */
+static accel_status fill_codes(const accel__source *source, const accel__source_weight *w,
+                               slot *s) {
+  accel__quantised whole;
+  if (!accel__is_shared(&w->share))
     return accel__parts_codes(&source->from, s->part, s->n_parts, &s->buffer);
+  ACCEL_TRY(accel__parts_codes(&source->from, s->part, s->n_parts, &whole));
+  const accel_status status = accel__quantised_new(&s->format, s->n, s->k, &s->buffer);
+  if (status == ACCEL_OK) accel__share_codes(&w->share, &whole, &s->buffer);
+  accel__quantised_free(&whole);
+  return status;
+}
+
+static accel_status fill(const accel__source *source, const accel__source_weight *w, slot *s) {
+  if (comes_in_codes(source, w, s)) return fill_codes(source, w, s);
   ACCEL_TRY(accel__quantised_new(&s->format, s->n, s->k, &s->buffer));
   if (!source->from.checkpoint) return fill_random(source, w, s);
-  return w->derive ? fill_derived(source, w, s) : fill_from_parts(source, s);
+  return w->derive ? fill_derived(source, w, s) : fill_from_parts(source, w, s);
 }
 
 /* Usable as it is stored: one part of plain numbers, of the wanted type, aligned to it, which no
  * adapter changes. */
 static bool direct(const accel__source *source, const accel__source_weight *w, const slot *s) {
   if (!source->from.checkpoint || w->derive || s->n_parts != 1 || s->part[0].coded ||
-      s->part[0].delta || !accel_format_plain(&s->format))
+      s->part[0].delta || accel__is_shared(&w->share) || !accel_format_plain(&s->format))
     return false;
   const accel__tensor_info *t = &s->part[0].tensor;
   return t->dtype == (accel_plugin_dtype)s->format.store &&
@@ -301,7 +343,8 @@ accel_plugin_dtype accel__source_row_dtype(const accel__source *s, uint32_t inde
   if (index >= s->n || s->weight[index].derive || !by_rows(&s->slot[index].format))
     return ACCEL_PLUGIN_NO_DTYPE;
   const slot *found = &s->slot[index];
-  if (!s->from.checkpoint) return ACCEL_PLUGIN_F32;
+  /* a part of each row is copied together */
+  if (!s->from.checkpoint || s->weight[index].share.columns.period) return ACCEL_PLUGIN_F32;
   for (uint32_t i = 0; i < found->n_parts; i++)
     if (found->part[i].coded) return ACCEL_PLUGIN_NO_DTYPE;
   for (uint32_t i = 0; i < found->n_parts; i++)
@@ -322,7 +365,10 @@ bool accel__source_row_range(const accel__source *s, uint32_t index, int64_t fir
   if (!s->from.checkpoint || dtype == ACCEL_PLUGIN_NO_DTYPE || first < 0 || count <= 0)
     return false;
   const slot *found = &s->slot[index];
-  uint64_t begin = (uint64_t)first * (uint64_t)found->k;
+  const accel__weight_share *share = &s->weight[index].share;
+  /* a part of each row, or of rows that lie apart, is in no one piece */
+  if (share->columns.period || accel__share_run(&share->rows, first, count) < count) return false;
+  uint64_t begin = (uint64_t)accel__share_at(&share->rows, first) * (uint64_t)found->k;
   const uint64_t elements = (uint64_t)count * (uint64_t)found->k,
                  element = accel__dtype_bits(dtype) / 8;
   for (uint32_t i = 0; i < found->n_parts; i++) {
@@ -345,13 +391,15 @@ accel_status accel__source_rows(const accel__source *s, uint32_t index, int64_t 
       count > s->slot[index].n || first > s->slot[index].n - count)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "weight %u: no such rows", index);
   const slot *found = &s->slot[index];
-  if (!s->from.checkpoint) {
-    const made m = {.weight = &s->weight[index], .seed = s->from.seed, .k = found->k};
-    return read_made(&m, first, count, out);
-  }
+  const accel__source_weight *w = &s->weight[index];
+  const made m = {.weight = w, .seed = s->from.seed, .k = found->whole_k};
   const accel__parts p = {
-      .from = &s->from, .part = found->part, .n = found->n_parts, .k = found->k};
-  ACCEL_TRY_AS(accel__parts_read(&p, first, count, out), "weight '%s'", s->weight[index].name);
+      .from = &s->from, .part = found->part, .n = found->n_parts, .k = found->whole_k};
+  const accel__shared_rows rows = {s->from.checkpoint
+                                       ? (accel__values){.read = accel__parts_read, .user = &p}
+                                       : (accel__values){.read = read_made, .user = &m},
+                                   &w->share, found->whole_k, found->k};
+  ACCEL_TRY_AS(accel__shared_rows_read(&rows, first, count, out), "weight '%s'", w->name);
   return ACCEL_OK;
 }
 
@@ -374,8 +422,13 @@ static accel_status read_some(const void *user, int64_t first, int64_t count, fl
 static void forget_some(const some_rows *r, int64_t count) {
   const slot *found = &r->source->slot[r->index];
   const accel__parts p = {
-      .from = &r->source->from, .part = found->part, .n = found->n_parts, .k = found->k};
-  if (r->source->from.checkpoint) accel__parts_forget_rows(&p, r->first, count);
+      .from = &r->source->from, .part = found->part, .n = found->n_parts, .k = found->whole_k};
+  const accel__shared_rows rows = {{.forget = accel__parts_forget_rows, .user = &p},
+                                   &r->source->weight[r->index].share,
+                                   found->whole_k,
+                                   found->k};
+  const accel__values share = accel__shared_values(&rows);
+  if (r->source->from.checkpoint) share.forget(share.user, r->first, count);
 }
 
 static const char *name_some(const void *user, int64_t row) {

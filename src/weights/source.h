@@ -24,6 +24,15 @@ typedef accel_status (*accel__derive_fn)(const void *user, const float *const *p
                                          const int64_t *part_elements, uint32_t n_parts,
                                          float *out);
 
+/* Of an axis: `count` elements from `first` on of each block of `period`; period 0: all of it. */
+typedef struct accel__share_axis {
+  int64_t period, first, count;
+} accel__share_axis;
+/* What a rank has of a weight's matrix (accel_matrix_shape). */
+typedef struct accel__weight_share {
+  accel__share_axis rows, columns;
+} accel__weight_share;
+
 /* Where a weight's values come from: parts[] are checkpoint tensor names, joined along dim 0 (fused
  * QKV) unless `derive` is given. */
 typedef struct accel__source_weight {
@@ -49,6 +58,9 @@ typedef struct accel__source_weight {
   /* block_rows > 0: of those rows, blocks of block_rows, each block_step behind the one before
    * (heads of q, k and v that lie interleaved) */
   int64_t block_rows, block_step;
+  /* Of the weight that the fields above say, this share alone is wanted (tensor parallelism), as
+   * a matrix of its own; dim[] stay those of the whole. {0}: all of it */
+  accel__weight_share share;
 } accel__source_weight;
 
 /* The checkpoint's tensors that a weight is made of, by name. */

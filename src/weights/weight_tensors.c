@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "weights/weight_share.h"
+
 enum { MAX_LISTED = 20, MAX_LISTED_BYTES = 700 /* of wrong tensors in one message */ };
 
 /* ---- checking ---- */
@@ -282,11 +284,13 @@ bool accel__parts_format(const accel__part *parts, uint32_t n, accel_plugin_form
   return n == 1 || format->outer == ACCEL_PLUGIN_NO_DTYPE;
 }
 
-bool accel__parts_are_codes(const accel__part *parts, uint32_t n,
-                            const accel_plugin_format *format) {
+bool accel__parts_are_codes(const accel__part *parts, uint32_t n, const accel_plugin_format *format,
+                            bool share) {
   accel_plugin_format own;
-  return accel__parts_format(parts, n, &own) && accel_format_equal(&own, format) &&
-         (whole(parts, n) || !accel_format_plain(&own));
+  if (!accel__parts_format(parts, n, &own)) return false;
+  if (share && accel_format_plain(&own)) return false;
+  if (share) own.group_n = 1;
+  return accel_format_equal(&own, format) && (whole(parts, n) || !accel_format_plain(&own));
 }
 
 /* Rows [first, first+count) of `from` behind `at` of `to`, which has a row of scales for each
@@ -359,6 +363,7 @@ bool accel__source_stored(const accel__source_weight *w, const accel__source_fro
        codes && w->stored_rows > 0 && (n == 1 || w->block_rows > 0) && w->rank > 0 && i < n; i++)
     part[i].rows = w->block_rows > 0 ? w->block_rows : w->dim[0];
   codes = codes && accel__parts_format(part, n, format);
+  if (codes && accel__is_shared(&w->share) && !accel_format_plain(format)) format->group_n = 1;
   if (!codes)
     *format = (accel_plugin_format){part ? plain : (uint8_t)ACCEL_PLUGIN_F32,
                                     ACCEL_PLUGIN_NO_DTYPE,

@@ -65,9 +65,10 @@ const char *accel__parts_name(const void *user, int64_t row);
 /* The format of the weight in codes when all parts are and those can be joined, or taken apart, as
  * they are; false otherwise.  Rows taken out of blocks of rows have one scale each. */
 bool accel__parts_format(const accel__part *parts, uint32_t n, accel_plugin_format *format);
-/* Is it this format?  Then accel__parts_codes hands the codes out. */
-bool accel__parts_are_codes(const accel__part *parts, uint32_t n,
-                            const accel_plugin_format *format);
+/* Is it this format?  Then accel__parts_codes hands the codes out.  Of a share of the weight each
+ * row has scales of its own. */
+bool accel__parts_are_codes(const accel__part *parts, uint32_t n, const accel_plugin_format *format,
+                            bool share);
 accel_status accel__parts_codes(const accel__source_from *from, const accel__part *parts,
                                 uint32_t n, accel__quantised *out);
 

@@ -14,8 +14,8 @@ HEIGHT = {name: len(LAYERS) - i for i, names in enumerate(LAYERS) for name in na
 # The public headers.  accel.h includes the others of applications, which include each other downwards; plugin.h stands alone.
 APPLICATION = ["accel/accel.h", "accel/pool.h", "accel/requests.h", "accel/rag.h", "accel/chat.h", "accel/tools.h", "accel/generate.h", "accel/image_generation.h", "accel/forecast.h", "accel/text_to_speech.h", "accel/media_tasks.h", "accel/text_tasks.h", "accel/inference.h",
                "accel/models.h", "accel/devices.h", "accel/base.h"]  # top to bottom
-PUBLIC = {*APPLICATION, "accel/plugin.h", "accel/ops.def"}
-BACKEND_MAY = {"accel/plugin.h", "accel/ops.def"}
+PUBLIC = {*APPLICATION, "accel/plugin.h", "accel/ops.def", "accel/comm.h"}
+BACKEND_MAY = {"accel/plugin.h", "accel/ops.def", "accel/comm.h"}
 OVER_GPU = {"hip", "opencl", "vulkan", "webgpu"}  # backends over the shared layer backends/gpu
 
 # Files of more than 800 lines, with the reason.

@@ -534,6 +534,84 @@ static void half_codecs(void **state) {
   assert_int_equal(accel_f32_to_bf16(3.4e38f), 0x7f80);
 }
 
+/* ---- shares of ranks ---- */
+
+enum { N = 12, K = 64 };
+
+static void map_random(const accel__weight_share *share, const accel_plugin_format *format,
+                       int64_t n, int64_t k, float *out) {
+  const accel__source_weight w = {.name = "w", .rank = 2, .dim = {N, K}, .share = *share};
+  const accel__source_from from = {.seed = 5};
+  accel__source *source;
+  accel_plugin_weight_view view;
+  assert_int_equal(accel__source_new(&w, 1, &from, format, &source), ACCEL_OK);
+  assert_int_equal(accel__source_map(source, 0, &view), ACCEL_OK);
+  accel_matrix_rows(&(accel_matrix){*format, n, k, view.data, view.scale, view.zero, view.outer}, 0,
+                    n, out);
+  float row[K];
+  accel__row_range where;
+  if (accel__source_row_dtype(source, 0) != ACCEL_PLUGIN_NO_DTYPE) {
+    assert_int_equal(accel__source_rows_rounded(source, 0, n - 1, 1, row), ACCEL_OK);
+    assert_memory_equal(row, out + (n - 1) * k, (size_t)k * sizeof *row);
+    assert_false(accel__source_row_range(source, 0, 0, 1, &where)); /* they lie in no file */
+  }
+  accel__source_unmap(source, 0);
+  accel__source_free(&source);
+}
+
+/* A share has the numbers, and in groups that it keeps whole the codes, of its place in the whole. */
+static void shares_of_ranks(void **state) {
+  static const accel_plugin_format i8 = {
+      ACCEL_PLUGIN_I8, ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 16, 1};
+  static const accel__weight_share shares[] = {
+      {.rows = {N, 3, 5}}, {.columns = {K, 32, 16}}, {.rows = {4, 1, 2}, .columns = {K, 0, 48}}};
+  (void)state;
+  for (size_t f = 0; f < 2; f++)
+    for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
+      const accel__share_axis *r = &shares[i].rows, *c = &shares[i].columns;
+      const int64_t n = r->period ? N / r->period * r->count : N, k = c->period ? c->count : K;
+      float whole[N * K], part[N * K];
+      map_random(&(accel__weight_share){.rows = {0}}, f ? &i8 : &f32, N, K, whole);
+      map_random(&shares[i], f ? &i8 : &f32, n, k, part);
+      for (int64_t row = 0; row < n; row++) {
+        const int64_t at = r->period ? row / r->count * r->period + r->first + row % r->count : row;
+        assert_memory_equal(part + row * k, whole + at * K + c->first, (size_t)k * sizeof *part);
+      }
+    }
+}
+
+/* Rows of a file lie there in one piece, and columns do not. */
+static void share_of_a_file(void **state) {
+  accel__checkpoint *c = open_sample();
+  accel__source_weight w[2] = {{.name = "big", .rank = 2, .dim = {20000, 3}},
+                               {.name = "big", .rank = 2, .dim = {20000, 3}}};
+  const accel_plugin_format formats[2] = {f32, f32};
+  accel__source *source;
+  accel__row_range where;
+  accel_plugin_weight_view view;
+  (void)state;
+  w[0].share.rows = (accel__share_axis){20000, 10000, 10000};
+  w[1].share.columns = (accel__share_axis){3, 1, 2};
+  assert_int_equal(
+      accel__source_new(w, 2, &(accel__source_from){.checkpoint = c}, formats, &source), ACCEL_OK);
+  assert_true(accel__source_row_range(source, 0, 5, 2, &where));
+  assert_int_equal(where.offset, accel__checkpoint_find(c, "big")->offset + 10005 * 12);
+  assert_false(accel__source_row_range(source, 1, 5, 2, &where));
+  assert_int_equal(accel__source_map(source, 0, &view), ACCEL_OK);
+  assert_memory_equal(view.data, big_values + 30000, 30000 * sizeof(float));
+  accel__source_unmap(source, 0);
+  assert_int_equal(accel__source_map(source, 1, &view), ACCEL_OK);
+  for (int i = 0; i < 20000; i++)
+    assert_memory_equal((const float *)view.data + 2 * i, big_values + 3 * i + 1, 8);
+  accel__source_unmap(source, 1);
+  accel__source_free(&source);
+  w[0].share.rows.first = 10001; /* one row beyond its end */
+  assert_int_equal(
+      accel__source_new(w, 2, &(accel__source_from){.checkpoint = c}, formats, &source),
+      ACCEL_ERROR_INTERNAL);
+  accel__checkpoint_close(&c);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(in_place),
@@ -552,6 +630,8 @@ int main(void) {
       cmocka_unit_test(faults),
       cmocka_unit_test(many_threads),
       cmocka_unit_test(half_codecs),
+      cmocka_unit_test(shares_of_ranks),
+      cmocka_unit_test(share_of_a_file),
   };
   return cmocka_run_group_tests(tests, make, unmake);
 }

@@ -177,21 +177,26 @@ class Context:
 
     `memory`: bytes (or "4G") that a model may use; of one that needs more, weights are read again in each run (Model.streaming).
 
-    `mode`: "latency" lets one call use all threads, and calls at once share them; "throughput" keeps each call to its own thread."""
+    `mode`: "latency" lets one call use all threads, and calls at once share them; "throughput" keeps each call to its own thread.
+
+    `rank`, `world`, `transport`, `job`: one of several processes that compute each model together (docs/scale.md).  Rank 0 is used as any other
+    context; the others call `follow()`."""
 
     def __init__(self, threads: int = 0, plugin_path: Optional[str] = None, registry_path: Optional[str] = None,
                  cache_directory: Optional[str] = None, allow_software: bool = False, log_level: int = logging.WARNING,
                  progress: Optional[Callable[[str, int, int], None]] = None, cancel: Optional[Callable[[], bool]] = None,
                  mode: str = "latency", no_cache: bool = False, cache_limit: int = 0, memory_limit: int = 0,
-                 memory: Union[int, str, None] = None) -> None:
+                 memory: Union[int, str, None] = None, rank: int = 0, world: int = 0, transport: Optional[str] = None,
+                 job: Optional[str] = None) -> None:
         if mode not in _MODES:
             raise ValueError(f"mode is {mode!r}; it takes {' or '.join(_MODES)}")
         params = lib.accel_params_default()
         params.mode = _MODES.index(mode)
         params.no_cache, params.cache_limit, params.memory_limit = int(no_cache), cache_limit, memory_limit if memory is None else byte_count(memory)
-        keep = [encode(plugin_path), encode(registry_path), encode(cache_directory)]
+        keep = [encode(plugin_path), encode(registry_path), encode(cache_directory), encode(transport), encode(job)]
         params.threads, params.allow_software = threads, int(allow_software)
-        params.plugin_path, params.registry_path, params.cache_directory = keep
+        params.plugin_path, params.registry_path, params.cache_directory, params.transport, params.job = keep
+        params.rank, params.world = rank, world
         params.log_level = sum(1 for level in _LEVELS[1:] if level >= log_level)
         params.log = T.LogFunction(lambda _, level, message: _log.log(_LEVELS[level], "%s", decode(message)))
         if progress:
@@ -229,6 +234,10 @@ class Context:
     def threads(self) -> int:
         """Threads that may compute at once."""
         return lib.accel_thread_count(self.handle)
+
+    def follow(self) -> None:
+        """Ranks behind 0: does what rank 0 does, until it ends its context.  DeviceLostError when a rank is gone."""
+        check(lib.accel_follow(self.handle))
 
     # ---- detection ----
 

@@ -34,6 +34,7 @@ _TABLE = [  # name, result, arguments
     ("accel_params_default", T.accel_params),
     ("accel_create", C.c_int, C.POINTER(T.accel_params), C.POINTER(_handle)),
     ("accel_destroy", None, C.POINTER(_handle)),
+    ("accel_follow", C.c_int, _handle),
     ("accel_thread_count", C.c_uint32, _handle),
     ("accel_string_free", None, C.POINTER(_handle)),
     ("accel_strings_free", None, _out(T.accel_strings)),

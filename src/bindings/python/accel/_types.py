@@ -24,7 +24,8 @@ accel_params = _struct(
     "accel_params", ("size", u32), ("threads", u32), ("plugin_path", text), ("registry_path", text), ("cache_directory", text),
     ("log", LogFunction), ("log_user", C.c_void_p), ("log_level", C.c_int), ("allow_software", u32),
     ("progress", ProgressFunction), ("progress_user", C.c_void_p), ("cancel", CancelFunction), ("cancel_user", C.c_void_p),
-    ("cache_limit", u64), ("memory_limit", u64), ("no_cache", u32), ("mode", C.c_int))
+    ("cache_limit", u64), ("memory_limit", u64), ("no_cache", u32), ("mode", C.c_int), ("rank", u32), ("world", u32), ("transport", text),
+    ("job", text))
 
 accel_strings = _struct("accel_strings", ("n", u32), ("item", C.POINTER(text)))
 
