@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cpu_moe.h"
+#include "cpu_moe_hits.h"
 #include "cpu_stream.h"
 
 enum {
@@ -81,24 +82,38 @@ uint64_t cpu_expert_slots_take(cpu_expert_slots *e, uint64_t bytes, uint64_t *re
   return (e->n - 1) * e->slot_bytes;
 }
 
-/* A router that likes all experts alike finds in memory what share of them is there. */
-void cpu_expert_slots_answer(const cpu_self *s, const cpu_expert_slots *slots,
-                             accel_plugin_estimate *out) {
-  const accel_plugin_program *p = s->program;
-  const accel_plugin_entry *e = &p->entry[kit_stream_entry(p)];
-  double routed = 0;
-  if (!slots->slot_bytes) return;
-  for (uint32_t i = 0; p->n_entry && i < e->n_node; i++) {
+/* The mixtures of an entry whose experts are read when they are routed. */
+static uint32_t find_layers(const cpu_self *s, const accel_plugin_entry *e, cpu_moe_layer *out) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < e->n_node; i++) {
     const int32_t node = e->node[i], at = s->moes.of[node];
     if (at < 0 || !s->moes.at[at].streamed) continue;
     const cpu_moe *m = &s->moes.at[at];
-    routed += (double)routed_of(p, &p->node[node]) * (double)(m->up.stored + m->down.stored);
+    const double chosen = (double)routed_of(s->program, &s->program->node[node]);
+    out[n++] = (cpu_moe_layer){.experts = (double)m->experts,
+                               .chosen = chosen,
+                               .bytes = chosen * (double)(m->up.stored + m->down.stored)};
   }
+  return n;
+}
+
+int32_t cpu_expert_slots_answer(const cpu_self *s, const cpu_expert_slots *slots,
+                                accel_plugin_estimate *out, accel_plugin_error *error) {
+  const accel_plugin_program *p = s->program;
+  double routed = 0;
+  if (!slots->slot_bytes || !p->n_entry) return ACCEL_PLUGIN_OK;
+  const accel_plugin_entry *e = &p->entry[kit_stream_entry(p)];
+  cpu_moe_layer *layer = calloc(e->n_node + 1, sizeof *layer);
+  if (!layer) return kit_no_memory(error, e->n_node * sizeof *layer);
+  const uint32_t n = find_layers(s, e, layer);
+  for (uint32_t i = 0; i < n; i++) routed += layer[i].bytes;
   out->stream_experts = slots->n * slots->slot_bytes;
   out->stream_routed = (uint64_t)routed;
   out->stream_missed =
-      (uint64_t)(routed * (double)(slots->n_expert - slots->n) / (double)slots->n_expert);
+      slots->n < slots->n_expert ? (uint64_t)cpu_moe_missed(layer, n, slots->n) : 0;
   out->stream_read += out->stream_missed;
+  free(layer);
+  return ACCEL_PLUGIN_OK;
 }
 
 cpu_experts *cpu_streamed_experts(cpu_self *s, uint32_t i) {

@@ -47,8 +47,8 @@ void cpu_expert_slots_plan(cpu_self *self, const uint8_t *row_dtype, cpu_expert_
  * an expert; answers the bytes of slots, and in *results the others. */
 uint64_t cpu_expert_slots_take(cpu_expert_slots *slots, uint64_t bytes, uint64_t *results);
 /* Adds experts to the stream_ fields of an estimate. */
-void cpu_expert_slots_answer(const cpu_self *self, const cpu_expert_slots *slots,
-                             accel_plugin_estimate *out);
+int32_t cpu_expert_slots_answer(const cpu_self *self, const cpu_expert_slots *slots,
+                                accel_plugin_estimate *out, accel_plugin_error *error);
 /* Memory of the slots; first, ring: slots of the reader. */
 int32_t cpu_expert_slots_open(cpu_expert_slots *slots, const accel_plugin_host *host,
                               uint32_t first, uint32_t ring, accel_plugin_error *error);

@@ -332,8 +332,7 @@ int32_t cpu_stream_answer(cpu_self *s, const accel_plugin_options *o, accel_plug
   out->stream_resident = fixed + stay + more;
   out->stream_staging += results;
   out->stream_read = kit_stream_read(s->stream->segment, s->stream->n);
-  cpu_expert_slots_answer(s, &s->stream->experts, out);
-  return ACCEL_PLUGIN_OK;
+  return cpu_expert_slots_answer(s, &s->stream->experts, out, error);
 }
 
 /* ---- open and close ---- */

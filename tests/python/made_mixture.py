@@ -95,3 +95,11 @@ def steps_of(prompts, answers):
     yield [token for p in prompts for token in p]
     for i in range(len(answers[0]) - 1):
         yield [ids[i] for ids in answers]
+
+
+def expected_hits(sizes, slots, rows=700, cold=100):
+    """The share of experts that an LRU cache holds of rows, one after the other, whose routers choose all alike: a simulation, behind the first rows."""
+    chance, layers = random.Random(7), range(sizes["num_hidden_layers"])
+    alike = {(layer, row): chance.sample(range(sizes["num_local_experts"]), sizes["num_experts_per_tok"]) for row in range(rows) for layer in layers}
+    (found_before, read_before), (found, read) = (replay(alike, slots, [[row] for row in range(n)]) for n in (cold, rows))
+    return (found - found_before) / (found - found_before + read - read_before)
