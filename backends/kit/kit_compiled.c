@@ -93,10 +93,14 @@ int32_t kit_compiled_open(kit_open *open, const kit_compiled_options *options, v
                           accel_plugin_error *error) {
   const accel_plugin_program *p = open->program;
   const accel_plugin_options *o = open->options;
-  endpoint *e = calloc(1, sizeof *e);
+  endpoint *e = o->world > 1 ? NULL : calloc(1, sizeof *e);
   if (!e) {
     options->compiler->close(options->self);
-    return kit_no_memory(error, sizeof *e);
+    return o->world > 1
+               ? kit_fail(
+                     error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                     "a compiled graph does not sum over ranks: use another device, or one rank")
+               : kit_no_memory(error, sizeof *e);
   }
   pthread_mutex_init(&e->lock, NULL);
   e->o = *options;

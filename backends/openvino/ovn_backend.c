@@ -23,9 +23,6 @@ static int32_t open_endpoint(kit_open *open, void **self, accel_plugin_error *er
   const ovn_library *ov = ovn_open_library();
   if (open->device >= ov->n_device)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no device %u", open->device);
-  if (o->world > 1)
-    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
-                    "a compiled graph does not sum over ranks: use another device, or one rank");
   ovn_endpoint *e = calloc(1, sizeof *e);
   if (!e) return kit_no_memory(error, sizeof *e);
   e->ov = ov;
