@@ -35,7 +35,7 @@ def header():
     """All public headers of applications as one text, without comments."""
     texts = []
     for name in sorted(os.listdir(HEADERS)):
-        if name.endswith(".h") and name != "plugin.h":
+        if name.endswith(".h") and name not in ("plugin.h", "comm.h"):
             with open(os.path.join(HEADERS, name), encoding="utf-8") as f:
                 texts.append(re.sub(r"/\*.*?\*/", "", f.read(), flags=re.S))
     return "\n".join(texts)
