@@ -382,7 +382,7 @@ static bool takes_codes(const job *j, const cpu_attention *a) {
 static bool takes_bf16(const job *j, const cpu_attention *a) {
   const cpu_kernels *k = &j->s->kernels;
   return j->s->bf16 && k->attention_bf16 && (!j->state || cpu_decodes_bf16(k, a)) &&
-         !a->relative_row;
+         !a->relative_row && (!k->tile_registers || a->dk >= CPU_ATTENTION_DEPTH);
 }
 
 static cpu_decode_fn *decode_of(const job *j, const cpu_attention *a) {

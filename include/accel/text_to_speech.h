@@ -40,12 +40,12 @@ typedef struct accel_text_to_speech_params {
 /** The sound of one text. */
 typedef struct accel_waveform {
   const float *samples; /**< [n] of one channel, full scale -1 .. 1 */
-  uint64_t n;
+  uint64_t n;           /**< samples */
 } accel_waveform;
 
 /** Sounds in the order of the texts. */
 typedef struct accel_waveforms {
-  uint32_t n;
+  uint32_t n;                 /**< texts */
   uint32_t rate;              /**< samples a second */
   const accel_waveform *item; /**< [n] */
 } accel_waveforms;

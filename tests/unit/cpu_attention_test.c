@@ -383,7 +383,8 @@ static void run_kernel(cpu_attention_fn *run, bool bf16, int64_t rows, int64_t k
 static void run_attention(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv, bool paged,
                           int kind) {
   run_kernel(kernels.attention, false, rows, keys, dk, dv, kv, paged, kind);
-  if (kernels.attention_bf16 && kind != DISENTANGLED)
+  if (kernels.attention_bf16 && kind != DISENTANGLED &&
+      (!kernels.tile_registers || dk >= CPU_ATTENTION_DEPTH))
     run_kernel(kernels.attention_bf16, true, rows, keys, dk, dv, kv, paged, kind);
 }
 

@@ -12,7 +12,7 @@ enum {
   CPU_ATTENTION_ROWS = 448, /* query rows of one block, at most: they share packed keys */
   /* of these, at most, or a register tile: their scores stay in the first-level cache */
   CPU_ATTENTION_STRIP = 24,
-  CPU_ATTENTION_DEPTH = 16, /* floats of a packed key, at least */
+  CPU_ATTENTION_DEPTH = 16, /* dims of heads that tile registers multiply, at least */
   CPU_ATTENTION_KEYS = 512, /* keys of one tile: longer sequences are gone through tile by tile */
 };
 
@@ -34,7 +34,7 @@ static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, 
   p.columns = (dv + panel_cols - 1) / panel_cols * panel_cols;
   p.strip = CPU_ATTENTION_STRIP / tile_rows * tile_rows;
   p.rows = tile < keys ? CPU_ATTENTION_ROWS / tile_rows * tile_rows : p.strip;
-  p.v = p.keys * (dk < CPU_ATTENTION_DEPTH ? CPU_ATTENTION_DEPTH : dk);
+  p.v = p.keys * dk;
   p.position = p.v + p.keys * p.columns;
   p.key_side = p.position + p.keys;
   p.score = (p.key_side + tile * relative_columns + 15) / 16 * 16;
