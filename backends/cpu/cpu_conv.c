@@ -490,8 +490,11 @@ uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, co
                 n = cpu_conv_window(l->node, w, l->in[1].rank);
   int64_t scratch = n ? align_floats(cpu_winograd_layout(&p, n, w[0], w[1]).all)
                       : scratch_floats_of(&p, w[1] == 1 && groups > 1);
-  const int64_t pairs =
-      n && kernels->winograd_pairs ? align_floats(cpu_winograd_layout(&p, 2, w[0], w[1]).all) : 0;
+  int64_t pairs = 0; /* where w may be pairs: by Winograd's other transform, or as products */
+  if (n && kernels->tile_registers)
+    pairs = scratch_floats_of(&p, false);
+  else if (n && kernels->winograd_pairs)
+    pairs = align_floats(cpu_winograd_layout(&p, 2, w[0], w[1]).all);
   if (scratch < pairs) scratch = pairs;
   const uint64_t bytes = (uint64_t)(scratch * workers) * sizeof(float),
                  coded = self || groups > 1 ? 0 : coded_workspace(self, kernels, l, workers);

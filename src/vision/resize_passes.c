@@ -30,14 +30,16 @@ static void plain_bytes(const accel__taps *t, const uint8_t *from, int64_t bytes
   }
 }
 
-/* The first output pixel from which on kernels, which read sixteen bytes at a time, would read
- * beyond the `readable` bytes. */
+/* The first output pixel for which kernels, which read sixteen bytes at a time, would read beyond
+ * the `readable` bytes.  A pixel at the edge may have fewer taps than the one before it. */
 static int32_t readable_end(const accel__taps *t, int32_t width, int64_t readable) {
-  int32_t x = width;
-  while (x > 0 &&
-         3 * (int64_t)t->first[x - 1] + 12 * (int64_t)((t->count[x - 1] + 3) / 4) + 4 > readable)
-    x--;
-  return x;
+  int32_t end = width;
+  for (int32_t x = width - 1; x >= 0; x--) {
+    const int64_t at = 3 * (int64_t)t->first[x] + 4;
+    if (at + 12 * (int64_t)t->groups <= readable) break; /* so do all before it */
+    if (at + 12 * (int64_t)((t->count[x] + 3) / 4) > readable) end = x;
+  }
+  return end;
 }
 
 void accel__resize_columns(const accel__resize_kernels *kernels, const accel__taps *t,
