@@ -1,4 +1,5 @@
 """accel detect and accel-probe as a user meets them: the report's form, broken plugins, an AMD machine built in a temporary folder."""
+import glob
 import json
 import os
 import subprocess
@@ -153,6 +154,7 @@ class OpenVino(unittest.TestCase):
         self.assertIn("the stub compiles nothing", row["reason"])
 
 
+@unittest.skipUnless(glob.glob(os.path.join(BUILD, "lib", "accel", "*", "libaccel_webgpu.so")), "built without GLSL's compiler")
 class WebGpu(unittest.TestCase):
     """Its plugin beside a library that is absent, of another version, incomplete, or fails."""
 
