@@ -13,6 +13,7 @@ import tempfile
 import time
 import unittest
 
+from sanitized import environment_for
 from test_cli import ACCEL, BUILD, ENVIRONMENT, FIXTURES, ROOT, run
 
 MODELS = os.path.join(FIXTURES, "models")
@@ -75,7 +76,8 @@ class Ranks(unittest.TestCase):
         lead = ("import sys, accel\nwith accel.Context(threads=1, world=2, job=sys.argv[1]) as context:\n"
                 "    with accel.Model(sys.argv[2], context=context) as model:\n"
                 "        print(model.generate([[5, 6, 7, 8, 9]], max_new_tokens=12)[0].ids)\n")
-        environment = dict(ENVIRONMENT, PYTHONPATH=os.path.join(ROOT, "src", "bindings", "python"), ACCEL_LIBRARY=os.path.join(BUILD, "lib", "libaccel.so.0"))
+        library = os.path.join(BUILD, "lib", "libaccel.so.0")
+        environment = dict(ENVIRONMENT, PYTHONPATH=os.path.join(ROOT, "src", "bindings", "python"), ACCEL_LIBRARY=library, **environment_for(library))
         job = f"python-{os.getpid()}"
         other = subprocess.Popen([sys.executable, "-c", follow, job], env=environment)
         done = subprocess.run([sys.executable, "-c", lead, job, model("llama")], env=environment, capture_output=True, text=True, timeout=60)
