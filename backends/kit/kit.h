@@ -355,6 +355,10 @@ static inline void *kit_state_v(const kit_state_view *v, int32_t row, int64_t he
  * the last dim, the last], vectors [1, k]. */
 void kit_weight_matrix(const accel_plugin_weight *weight, int64_t *n, int64_t *k);
 bool kit_format_known(const accel_plugin_format *format); /* can kit_weight_rows read it? */
+/* The hook weight_format of a backend that reads this weight as fp32: EMULATED, or NO where the
+ * format is not known. */
+int32_t kit_format_widened(const accel_plugin_program *program, uint32_t index,
+                           const accel_plugin_format *format, char *why, size_t n);
 uint64_t kit_format_bytes(const accel_plugin_weight *weight,
                           const accel_plugin_format *format); /* data, scale, zero and outer */
 /* Rows [first, first+count) of that matrix as fp32.  E_UNSUPPORTED names the format. */

@@ -46,13 +46,7 @@ int32_t kit_compiled_support(const accel_plugin_program *program, const accel_pl
 int32_t kit_compiled_weight_format(const accel_plugin_program *program, uint32_t index,
                                    const accel_plugin_format *format, char *why, size_t n) {
   if (kit_graph_format(program, index, format)) return ACCEL_PLUGIN_NATIVE;
-  if (kit_format_known(format)) {
-    snprintf(why, n, "weights are turned into fp32");
-    return ACCEL_PLUGIN_EMULATED;
-  }
-  snprintf(why, n, "weight '%.80s': store %u with scale %u, zero %u, outer %u is unknown",
-           program->weight[index].name, format->store, format->scale, format->zero, format->outer);
-  return ACCEL_PLUGIN_NO;
+  return kit_format_widened(program, index, format, why, n);
 }
 
 uint64_t kit_compiled_weight_bytes(const accel_plugin_program *program, uint32_t index,
@@ -93,14 +87,15 @@ int32_t kit_compiled_open(kit_open *open, const kit_compiled_options *options, v
                           accel_plugin_error *error) {
   const accel_plugin_program *p = open->program;
   const accel_plugin_options *o = open->options;
-  endpoint *e = o->world > 1 ? NULL : calloc(1, sizeof *e);
+  if (o->world > 1) {
+    options->compiler->close(options->self);
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                    "a compiled graph does not sum over ranks: use another device, or one rank");
+  }
+  endpoint *e = calloc(1, sizeof *e);
   if (!e) {
     options->compiler->close(options->self);
-    return o->world > 1
-               ? kit_fail(
-                     error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
-                     "a compiled graph does not sum over ranks: use another device, or one rank")
-               : kit_no_memory(error, sizeof *e);
+    return kit_no_memory(error, sizeof *e);
   }
   pthread_mutex_init(&e->lock, NULL);
   e->o = *options;

@@ -1,4 +1,6 @@
 /* kit_weights.c - the sizes of weight formats, and any of them back to fp32. */
+#include <stdio.h>
+
 #include "formats/weight_matrix.h"
 #include "kit/kit.h"
 
@@ -14,6 +16,17 @@ uint64_t kit_format_bytes(const accel_plugin_weight *weight, const accel_plugin_
 }
 
 bool kit_format_known(const accel_plugin_format *f) { return accel_format_known(f); }
+
+int32_t kit_format_widened(const accel_plugin_program *program, uint32_t index,
+                           const accel_plugin_format *format, char *why, size_t n) {
+  if (kit_format_known(format)) {
+    snprintf(why, n, "weights are turned into fp32");
+    return ACCEL_PLUGIN_EMULATED;
+  }
+  snprintf(why, n, "weight '%.80s': store %u with scale %u, zero %u, outer %u is unknown",
+           program->weight[index].name, format->store, format->scale, format->zero, format->outer);
+  return ACCEL_PLUGIN_NO;
+}
 
 int32_t kit_weight_rows(const accel_plugin_weight *weight, const accel_plugin_format *f,
                         const accel_plugin_weight_view *view, int64_t first, int64_t count,

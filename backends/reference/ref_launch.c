@@ -21,13 +21,7 @@ static int32_t ref_support(const accel_plugin_program *program, const accel_plug
 static int32_t ref_weight_format(const accel_plugin_program *program, uint32_t index,
                                  const accel_plugin_format *format, char *why, size_t n) {
   if (format->store == ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_NATIVE;
-  if (kit_format_known(format)) {
-    snprintf(why, n, "weights are turned into fp32");
-    return ACCEL_PLUGIN_EMULATED;
-  }
-  snprintf(why, n, "weight '%.80s': store %u with scale %u, zero %u, outer %u is unknown",
-           program->weight[index].name, format->store, format->scale, format->zero, format->outer);
-  return ACCEL_PLUGIN_NO;
+  return kit_format_widened(program, index, format, why, n);
 }
 
 static uint64_t ref_weight_bytes(const accel_plugin_program *program, uint32_t index,

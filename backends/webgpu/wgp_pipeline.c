@@ -45,20 +45,6 @@ static WGPUComputePipeline make(const gpu_device *d, uint32_t kernel) {
   return made;
 }
 
-/* Writes what the device lacks for a kernel; an empty text when it lacks nothing. */
-static void lacks(const gpu_device *d, uint32_t kernel, char *why, size_t n) {
-  const gpu_kernel *k = &gpu_kernels[kernel];
-  const uint32_t most = d->card->limits.maxStorageBuffersPerShaderStage;
-  *why = 0;
-  if (!gpu_spirv[kernel].n)
-    snprintf(why, n, "it is not made for WebGPU");
-  else if (k->local > d->limits.local_size)
-    snprintf(why, n, "its workgroups have %u invocations, the device allows %u", k->local,
-             d->limits.local_size);
-  else if (k->n_bind > most)
-    snprintf(why, n, "it reads %u buffers, the device allows %u", k->n_bind, most);
-}
-
 /* No lock is held while the driver compiles: of two threads that need a kernel at once both make
  * it, and the first one's stays. */
 int32_t wgp_pipeline(gpu_device *d, uint32_t kernel, WGPUComputePipeline *out,
@@ -66,7 +52,8 @@ int32_t wgp_pipeline(gpu_device *d, uint32_t kernel, WGPUComputePipeline *out,
   char why[160];
   *out = atomic_load_explicit(&d->pipeline[kernel], memory_order_acquire);
   if (*out) return ACCEL_PLUGIN_OK;
-  lacks(d, kernel, why, sizeof why);
+  gpu_spirv_lacks(d->limits.local_size, d->card->limits.maxStorageBuffersPerShaderStage, "WebGPU",
+                  kernel, why, sizeof why);
   if (*why)
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "kernel %s: %s",
                     gpu_kernels[kernel].name, why);

@@ -14,5 +14,9 @@ extern const gpu_spirv_module gpu_spirv[GPU_KERNELS];
 
 /* A kernel's words, gpu_spirv[kernel].bytes; free() them.  NULL: no memory. */
 uint32_t *gpu_spirv_unpack(uint32_t kernel);
+/* Writes what a device lacks for a kernel that allows so many invocations of a workgroup and
+ * buffers of a kernel; an empty text when it lacks nothing.  api: "Vulkan". */
+void gpu_spirv_lacks(uint32_t local_size, uint32_t buffers, const char *api, uint32_t kernel,
+                     char *why, size_t n);
 
 #endif
