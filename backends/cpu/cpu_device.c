@@ -61,28 +61,11 @@ int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uin
   return ACCEL_PLUGIN_OK;
 }
 
-/* MemAvailable in bytes, which counts caches that can be dropped; 0 when the system does not say.
- * It is the whole system's: the core, which knows this process's cgroup, lowers what a CPU device
- * answers to what a container leaves (src/hardware/devices.c). */
-static uint64_t available(void) {
-  FILE *f = fopen("/proc/meminfo", "re");
-  char line[128];
-  unsigned long long kib = 0;
-  while (f && !kib && fgets(line, sizeof line, f)) (void)!sscanf(line, "MemAvailable: %llu", &kib);
-  if (f) fclose(f);
-  return kib * 1024;
-}
-
 int32_t cpu_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error) {
   (void)device;
-  long page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
-       unused = sysconf(_SC_AVPHYS_PAGES);
-  if (page < 0 || all < 0 || unused < 0)
-    return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "the system does not tell its memory");
-  uint64_t total = (uint64_t)page * (uint64_t)all, ready = available();
-  if (!ready) ready = (uint64_t)page * (uint64_t)unused;
-  accel_plugin_memory m = {
-      .size = out->size, .total = total, .free = ready, .budget = ready, .shared_with_host = total};
+  accel_plugin_memory m = {.size = out->size};
+  const int32_t rc = kit_system_memory(&m, error);
+  if (rc) return rc;
   memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
   return ACCEL_PLUGIN_OK;
 }

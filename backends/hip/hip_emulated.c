@@ -8,7 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "hip/hip_emulated_order.h"
 #include "hip/hip_emulator.h"
@@ -42,14 +41,17 @@ static int device_name(char *name, int n, int device) {
   snprintf(name, (size_t)n, "HIP kernels emulated on the processor, waves of %u", wave_of[device]);
   return 0;
 }
-static uint64_t memory_of_host(int name) {
-  long page = sysconf(_SC_PAGESIZE), pages = sysconf(name);
-  return page > 0 && pages > 0 ? (uint64_t)page * (uint64_t)pages : 0;
+static int memory_free(size_t *unused, size_t *total) {
+  accel_plugin_memory m = {0};
+  if (kit_system_memory(&m, NULL)) return INVALID;
+  *unused = m.free;
+  *total = m.total;
+  return 0;
 }
 static int device_memory(size_t *bytes, int device) {
+  size_t unused;
   (void)device;
-  *bytes = memory_of_host(_SC_PHYS_PAGES);
-  return 0;
+  return memory_free(&unused, bytes);
 }
 /* No card has it: the id is what comes after the colon of the device's name. */
 static int device_address(char *id, int n, int device) {
@@ -63,10 +65,6 @@ static int attribute(int *value, int number, int device) {
   };
   *value = number == HIP_WAVE ? (int)wave_of[device] : values[number];
   return 0;
-}
-static int memory_free(size_t *unused, size_t *total) {
-  *unused = memory_of_host(_SC_AVPHYS_PAGES);
-  return device_memory(total, 0);
 }
 
 static int allocate(uint64_t *address, size_t bytes) {

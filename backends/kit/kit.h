@@ -401,6 +401,12 @@ int32_t kit_session_new(accel_plugin_endpoint *endpoint, accel_plugin_session **
 void kit_session_free(accel_plugin_session *session);
 int32_t kit_session_control(accel_plugin_session *session, int32_t verb, int32_t sequence,
                             int64_t value, void *buffer, uint64_t *n, accel_plugin_error *error);
+/* Of a device that computes in the host's memory: total, free, budget and shared_with_host of *m in
+ * bytes; m->size stays.  Free is Linux's MemAvailable, which counts caches that can be dropped, or
+ * where the system does not tell it the pages that nobody uses.  It is the whole system's: the
+ * core, which knows this process's cgroup, lowers it to what a container leaves
+ * (src/hardware/devices.c). */
+int32_t kit_system_memory(accel_plugin_memory *m, accel_plugin_error *error);
 /* KIT_ALIGN aligned host memory, in huge pages when it is large enough for one; free() it.  NULL:
  * there is none. */
 void *kit_alloc_pages(uint64_t bytes);

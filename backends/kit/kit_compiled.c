@@ -6,7 +6,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 enum { KEPT = 12 };
 
@@ -383,15 +382,5 @@ int32_t kit_compiled_devices(const accel_plugin_device *first, size_t stride, ui
     memcpy(&out[i], (const char *)first + i * stride, sizeof *out);
     out[i].size = size;
   }
-  return ACCEL_PLUGIN_OK;
-}
-
-int32_t kit_compiled_memory(accel_plugin_memory *m, accel_plugin_error *error) {
-  const long page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
-             available = sysconf(_SC_AVPHYS_PAGES);
-  if (page < 0 || all < 0 || available < 0)
-    return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "the system does not tell its memory");
-  m->total = m->shared_with_host = (uint64_t)page * (uint64_t)all;
-  m->free = m->budget = (uint64_t)page * (uint64_t)available;
   return ACCEL_PLUGIN_OK;
 }

@@ -65,7 +65,5 @@ uint64_t kit_compiled_weight_bytes(const accel_plugin_program *program, uint32_t
 int32_t kit_compiled_devices(const accel_plugin_device *first, size_t stride, uint32_t n_device,
                              const char *why, accel_plugin_device *out, uint32_t capacity,
                              uint32_t *n, accel_plugin_error *error);
-/* Memory of a device that computes in the host's; m->size is kept. */
-int32_t kit_compiled_memory(accel_plugin_memory *m, accel_plugin_error *error);
 
 #endif

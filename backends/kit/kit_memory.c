@@ -2,8 +2,33 @@
  * buffers in host or device memory. */
 #include "kit/kit_memory.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
+
+/* ---- the system's memory ---- */
+
+/* MemAvailable in bytes; 0 when the system does not say. */
+static uint64_t available(void) {
+  FILE *f = fopen("/proc/meminfo", "re");
+  char line[128];
+  unsigned long long kib = 0;
+  while (f && !kib && fgets(line, sizeof line, f)) (void)!sscanf(line, "MemAvailable: %llu", &kib);
+  if (f) fclose(f);
+  return (uint64_t)kib * 1024;
+}
+
+int32_t kit_system_memory(accel_plugin_memory *m, accel_plugin_error *error) {
+  const long page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
+             unused = sysconf(_SC_AVPHYS_PAGES);
+  if (page < 0 || all < 0 || unused < 0)
+    return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "the system does not tell its memory");
+  const uint64_t ready = available();
+  m->total = m->shared_with_host = (uint64_t)page * (uint64_t)all;
+  m->free = m->budget = ready ? ready : (uint64_t)page * (uint64_t)unused;
+  return ACCEL_PLUGIN_OK;
+}
 
 /* ---- free list ---- */
 

@@ -142,7 +142,7 @@ int32_t ort_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error
   accel_plugin_memory m = {.size = out->size};
   if (device >= ort_open_library()->n_device)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no device %u", device);
-  const int32_t rc = kit_compiled_memory(&m, error);
+  const int32_t rc = kit_system_memory(&m, error);
   if (!rc) memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
   return rc;
 }

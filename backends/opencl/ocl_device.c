@@ -162,28 +162,19 @@ static gpu_device *device_at(uint32_t index, accel_plugin_error *error) {
   return NULL;
 }
 
-/* MemAvailable in bytes; 0 when the system does not say. */
-static uint64_t host_available(void) {
-  FILE *f = fopen("/proc/meminfo", "re");
-  char line[128];
-  unsigned long long kib = 0;
-  while (f && !kib && fgets(line, sizeof line, f)) (void)!sscanf(line, "MemAvailable: %llu", &kib);
-  if (f) fclose(f);
-  return (uint64_t)kib * 1024;
-}
-
 /* AMD's driver tells what is free (in KiB, the largest block second); others only what there is,
  * less what we hold.  Where the memory is the host's, no more than the host has left. */
 int32_t ocl_memory(uint32_t index, accel_plugin_memory *out, accel_plugin_error *error) {
   gpu_device *d = device_at(index, error);
   if (!d) return error ? error->rc : ACCEL_PLUGIN_E_DRIVER;
   size_t amd[2] = {0, 0};
-  const uint64_t total = d->limits.memory, ours = atomic_load(&d->allocated),
-                 host = host_available();
+  const uint64_t total = d->limits.memory, ours = atomic_load(&d->allocated);
   uint64_t unused = total > ours ? total - ours : 0;
   if (ocl.clGetDeviceInfo(d->id, AMD_FREE_MEMORY, sizeof amd, amd, NULL) == CL_SUCCESS && amd[0])
     unused = (uint64_t)amd[0] * 1024;
-  if (d->limits.unified && host && host < unused) unused = host;
+  accel_plugin_memory host = {0};
+  if (d->limits.unified && !kit_system_memory(&host, NULL) && host.free < unused)
+    unused = host.free;
   accel_plugin_memory m = {.size = out->size,
                            .total = total,
                            .free = unused,

@@ -49,7 +49,7 @@ int32_t ovn_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error
   unsigned long long bytes = 0;
   if (device >= ov->n_device)
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no device %u", device);
-  const int32_t rc = kit_compiled_memory(&m, error);
+  const int32_t rc = kit_system_memory(&m, error);
   if (rc) return rc;
   property(ov, &ov->device[device], "GPU_DEVICE_TOTAL_MEM_SIZE", text, sizeof text);
   if (sscanf(text, "%llu", &bytes) == 1) {

@@ -2,7 +2,6 @@
  * name selects it. */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "reference/ref.h"
 
@@ -29,16 +28,9 @@ int32_t ref_devices(const accel_plugin_host *host, accel_plugin_device *out, uin
 
 int32_t ref_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error *error) {
   (void)device;
-  long page = sysconf(_SC_PAGESIZE), all = sysconf(_SC_PHYS_PAGES),
-       available = sysconf(_SC_AVPHYS_PAGES);
-  if (page < 0 || all < 0 || available < 0)
-    return kit_fail(error, ACCEL_PLUGIN_E_IO, -1, "the system does not tell its memory");
-  uint64_t total = (uint64_t)page * (uint64_t)all, unused = (uint64_t)page * (uint64_t)available;
-  accel_plugin_memory m = {.size = out->size,
-                           .total = total,
-                           .free = unused,
-                           .budget = unused,
-                           .shared_with_host = total};
+  accel_plugin_memory m = {.size = out->size};
+  const int32_t rc = kit_system_memory(&m, error);
+  if (rc) return rc;
   memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
   return ACCEL_PLUGIN_OK;
 }

@@ -2,7 +2,6 @@
 #include <ctype.h>
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "webgpu/wgp.h"
 
@@ -84,11 +83,9 @@ int32_t wgp_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no WebGPU device %u%s%s", device,
                     *l->why ? ": " : "", l->why);
   accel_plugin_memory m = {.size = out->size};
-  const long pages = sysconf(_SC_PHYS_PAGES), free_pages = sysconf(_SC_AVPHYS_PAGES),
-             size = sysconf(_SC_PAGESIZE);
-  if (type_of(&l->card[device]) == ACCEL_PLUGIN_DEVICE_SOFTWARE && pages > 0 && size > 0) {
-    m.total = m.budget = m.shared_with_host = (uint64_t)pages * (uint64_t)size;
-    m.free = free_pages > 0 ? (uint64_t)free_pages * (uint64_t)size : 0;
+  if (type_of(&l->card[device]) == ACCEL_PLUGIN_DEVICE_SOFTWARE) {
+    const int32_t rc = kit_system_memory(&m, error);
+    if (rc) return rc;
   }
   memcpy(out, &m, out->size < sizeof m ? out->size : sizeof m);
   return ACCEL_PLUGIN_OK;

@@ -1,8 +1,9 @@
 /* backend_executor_test.c - runs through the kit: binding and its errors, pruning, cancel,
  * progress, faults, finite outputs, plan cache, trim, program checks and strides, supports and
- * estimate, and many threads on one endpoint. */
+ * estimate, many threads on one endpoint, and the memory of the system. */
 #include <math.h>
 #include <pthread.h>
+#include <stdio.h>
 
 #include "backend_helper.h"
 
@@ -424,6 +425,30 @@ static void many_threads_share_an_endpoint(void **state) {
   close_fixture(&f);
 }
 
+static uint64_t mem_available(void) {
+  FILE *f = fopen("/proc/meminfo", "r");
+  unsigned long long kib = 0;
+  assert_non_null(f);
+  for (char line[128]; !kib && fgets(line, sizeof line, f);)
+    (void)!sscanf(line, "MemAvailable: %llu", &kib);
+  fclose(f);
+  return kib * 1024;
+}
+
+/* After a large build the page cache holds nearly all memory; a device that computes in it must not
+ * answer that only the few free pages are left.  Others take and give memory meanwhile. */
+static void caches_count_as_free_memory(void **state) {
+  (void)state;
+  const uint64_t before = mem_available();
+  accel_plugin_memory m = {.size = sizeof m};
+  assert_int_equal(kit_system_memory(&m, NULL), ACCEL_PLUGIN_OK);
+  const uint64_t after = mem_available(), low = before < after ? before : after,
+                 high = before < after ? after : before;
+  assert_true(m.free > low - low / 4 && m.free < high + high / 4);
+  assert_true(m.budget == m.free && m.free <= m.total && m.shared_with_host == m.total);
+  assert_int_equal(m.size, sizeof m);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(runs),
@@ -439,6 +464,7 @@ int main(void) {
       cmocka_unit_test(estimates_use_the_planner),
       cmocka_unit_test(options_are_obeyed_or_refused),
       cmocka_unit_test(many_threads_share_an_endpoint),
+      cmocka_unit_test(caches_count_as_free_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

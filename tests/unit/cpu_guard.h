@@ -19,7 +19,10 @@
 enum { CHECK_EVERY = ACCEL_SANITIZER || ACCEL_TEST_EMULATED ? 7 : 1 };
 
 /* Random cases where there are n on a processor without either. */
-static inline int rounds(int n) { return CHECK_EVERY > 1 ? (n + 2) / 3 : n; }
+static inline int rounds(int n) {
+  const int part = ACCEL_TEST_EMULATED ? 6 : ACCEL_SANITIZER ? 3 : 1;
+  return (n + part - 1) / part;
+}
 
 static cpu_kernels kernels; /* of the ISA at hand */
 /* operands begin right behind an unreadable page; else they end right before one */
