@@ -532,8 +532,36 @@ static uint32_t check_mask(accel__matcher *m, const accel__token_trie *t, uint32
   return n;
 }
 
+static uint32_t next_random(uint64_t *random) {
+  *random = *random * 6364136223846793005u + 1442695040888963407u;
+  return (uint32_t)(*random >> 33);
+}
+
+/* `tokens`, and 250 made of characters of every kind; some are the same, some are no whole
+ * characters, and one in 16 is longer than what is called plain. */
+static accel__token_trie *trie_of_made(bool strips_space) {
+  static const char *const parts[] = {"a", "b",  "c",  "ab",       "Z",           "Q",  "7", "0",
+                                      " ", ".",  ",",  "_",        "+",           "(",  ")", "\"",
+                                      "-", "\\", "\n", "\x01",     "\xc3\xa4",    "\t", "]", "x",
+                                      "y", "}",  "'",  "\xe4\xb8", "\xe4\xb8\x96"};
+  accel__buffer b = {0};
+  uint64_t random = 3;
+  accel__buffer_bytes(&b, tokens, sizeof tokens - 1);
+  for (int i = 0; i < 250; i++) {
+    const uint32_t n = i % 16 ? 1 + next_random(&random) % 5 : 40;
+    for (uint32_t k = 0; k < n; k++)
+      accel__buffer_text(&b, parts[next_random(&random) % (sizeof parts / sizeof *parts)]);
+    accel__buffer_bytes(&b, "", 1);
+  }
+  accel__buffer_bytes(&b, "", 1);
+  assert_int_equal(accel__buffer_status(&b), ACCEL_OK);
+  accel__token_trie *t = trie_of(b.data, strips_space);
+  accel__buffer_free(&b);
+  return t;
+}
+
 static void check_walks(accel_grammar_kind kind, const char *source, bool strips_space) {
-  accel__token_trie *t = trie_of(tokens, strips_space);
+  accel__token_trie *t = trie_of_made(strips_space);
   accel__grammar *g = compile(kind, source);
   accel__matcher *m;
   uint64_t random = 9;
@@ -546,8 +574,7 @@ static void check_walks(accel_grammar_kind kind, const char *source, bool strips
       bool may_end;
       if (!n) break;
       assert_int_equal(accel__matcher_mask(m, state, &allowed, &may_end), ACCEL_OK);
-      random = random * 6364136223846793005u + 1442695040888963407u;
-      uint32_t skip = (uint32_t)(random >> 33) % n, token = 0;
+      uint32_t skip = next_random(&random) % n, token = 0;
       while (!(allowed[token / 64] >> (token % 64) & 1) || skip--) token++;
       assert_int_equal(accel__matcher_advance(m, state, (int32_t)token, &state), ACCEL_OK);
       assert_int_not_equal(state, ACCEL__MATCH_FAILED);
@@ -576,7 +603,16 @@ static void test_masks(void **state) {
       {REGEX, "(a|b|ab|abc)* ?"},
       {TEXT,
        "root ::= v\nv ::= \"[\" (v (\",\" v)*)? \"]\" | \"\\\"\" [^\"\\\\]* \"\\\"\" | \"12\"* "},
-      {TEXT, "root ::= x\nx ::= [a-c] x | \"\"\n"}};
+      {TEXT, "root ::= x\nx ::= [a-c] x | \"\"\n"},
+      /* all characters but some, counted or not, that lead on, elsewhere or nowhere */
+      {REGEX, "[^.]{3,9}\\.([A-Z][^.,]*\\.)*"},
+      {REGEX, "([a-c]|[Q-Z]|[^a-zA-Z_]){0,7}_.*"},
+      {REGEX, "[^\\n]*\\n[^+]{2}\\+x"},
+      /* names that end where their caller reads letters, marks, nothing */
+      {TEXT, "root ::= e\ne ::= t ([-+] t)*\nt ::= n | \"(\" e \")\"\nn ::= [a-z] [a-zQ0-9_]*"},
+      {TEXT, "root ::= n \"Z\" n | n n \".\"\nn ::= [^.Z\\n]+ | \"7\" n"},
+      {TEXT, "root ::= w (\" \" w)*\nw ::= [a-z]{1,3} | \"-\" w w | [A-Z]+"},
+      {TEXT, "root ::= (l \"ab\")+\nl ::= \"(\" l \")\" | [a-z ]{0,40} | [^(a-z]"}};
   (void)state;
   for (size_t i = 0; i < sizeof sources / sizeof *sources; i++)
     for (int strips = 0; strips < 2; strips++)

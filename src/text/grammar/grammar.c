@@ -107,6 +107,5 @@ size_t accel__grammar_bytes(accel__grammar *g) {
   const size_t masks = g->mask_bytes;
   pthread_mutex_unlock(&g->lock);
   return sizeof *g + accel__automaton_bytes(&g->automaton) + masks +
-         g->automaton.n_states *
-             (ACCEL__PLAIN_CLASSES * sizeof *g->class_next + sizeof(accel__state_mask *));
+         g->automaton.n_states * (sizeof *g->plain_step + sizeof(accel__state_mask *));
 }

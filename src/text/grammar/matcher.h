@@ -28,8 +28,8 @@ typedef struct accel__place_set {
   bool ends;         /* the text may end */
 } accel__place_set;
 
-/* The tokens that may follow a state whatever its stack is, and the trie's nodes at which its rule
- * may have ended with more bytes to come. */
+/* The tokens that may follow a state whatever its stack is, and the trie's nodes before which its
+ * rule may have ended. */
 typedef struct accel__state_mask {
   struct accel__state_mask *newer, *older;
   uint32_t state;
@@ -37,8 +37,17 @@ typedef struct accel__state_mask {
   uint64_t *bits; /* [words]; NULL: they are few, ids[n_ids] */
   uint32_t *ids;
   uint32_t *ended; /* [n_ended] */
+  /* Not 0: the rule may also have ended before characters of other kinds than these, which `ended`
+   * lacks: it holds for callers that read none of them. */
+  uint64_t except;
   size_t bytes;
 } accel__state_mask;
+
+/* Where the characters that may come many times lead: see token_mask.c. */
+typedef struct accel__plain_step {
+  uint64_t except; /* the kinds of characters that lead elsewhere, or need a walk */
+  uint32_t to;     /* state; 0: not asked for yet */
+} accel__plain_step;
 
 struct accel__grammar {
   atomic_uint references;
@@ -48,8 +57,7 @@ struct accel__grammar {
   accel__state_mask **mask; /* [n_states] */
   accel__state_mask *newest, *oldest;
   size_t mask_bytes;
-  /* [n_states][ACCEL__PLAIN_CLASSES] where characters of a class lead; see token_mask.c */
-  uint32_t *class_next;
+  accel__plain_step *plain_step; /* [n_states] */
 };
 
 /* Numbers of things that are kept once: open addressing over their hashes. */
@@ -86,7 +94,7 @@ struct accel__matcher {
   accel__place *pending; /* of closing over a place */
   size_t pending_capacity;
   uint32_t *start; /* [deepest + 2] of walk.at, by depth */
-  uint32_t *ended; /* nodes found on a walk */
+  uint32_t *ended; /* nodes before which a rule ended, found on a walk */
   size_t n_ended, ended_capacity;
   accel__kept_mask kept[ACCEL__MASKS_KEPT];
   uint32_t next_kept;

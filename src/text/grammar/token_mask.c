@@ -3,28 +3,39 @@
  *
  * What may follow a place is, first, the tokens whose bytes its own rule reads; these are kept by
  * state, whatever the stack.  Where the rule ends inside of a token, the rest of it is read by who
- * called the rule: at these nodes the walk goes on with the real stack.
+ * called the rule: from the nodes behind, the walk goes on with the real stack.
  *
- * A state after which every character of some classes (see token_trie.h) may come any number of
- * times, or a known number of times, as inside of a string, takes the tokens of these classes
- * without walking. */
+ * A state after which every character but those of some kinds (see token_trie.h) may come any number
+ * of times, or a known number of times, as inside of a string or of a name, takes the tokens without
+ * these kinds at once, and walks from where one of them comes first. */
 #include <stdlib.h>
 #include <string.h>
 
 #include "text/grammar/matcher.h"
 
-/* Of accel__grammar.class_next, beside states. */
+/* Of accel__plain_step.to and the like, beside states. */
 #define NOT_KNOWN 0u
 #define NOT_ALIKE UINT32_MAX
 #define NOTHING   (UINT32_MAX - 1)
+
+/* Kinds of which most tokens are: a-z, A-Z, all beyond ASCII. */
+#define LETTERS (UINT64_C(3) | UINT64_C(1) << ACCEL__KIND_BEYOND)
 
 static void set_bit(uint64_t *bits, uint32_t i) { bits[i / 64] |= UINT64_C(1) << (i % 64); }
 
 /* ---- walking ---- */
 
+/* The rule may have ended before `node`. */
+static void add_ended_node(accel__matcher *m, uint32_t node) {
+  if (m->status == ACCEL_OK)
+    m->status =
+        accel__matcher_grow(&m->ended, &m->ended_capacity, m->n_ended + 1, sizeof *m->ended);
+  if (m->status == ACCEL_OK) m->ended[m->n_ended++] = node;
+}
+
 /* Of nodes [first, end), which lie `above` bytes deep, those that are read from the places
- * walk.at[0 .. start[0]): their tokens get bits.  Nodes where the unknown stack was reached and
- * more follows are added to m->ended. */
+ * walk.at[0 .. start[0]): their tokens get bits.  Nodes that follow where the unknown stack was
+ * reached are added to m->ended. */
 static void walk(accel__matcher *m, uint32_t first, uint32_t end, uint32_t above, uint64_t *bits) {
   const accel__automaton *a = &m->grammar->automaton;
   const accel__token_trie *t = m->trie;
@@ -45,10 +56,8 @@ static void walk(accel__matcher *m, uint32_t first, uint32_t end, uint32_t above
     }
     for (int32_t token = t->token[i]; token >= 0; token = t->same[token])
       set_bit(bits, (uint32_t)token);
-    if (b->unknown && t->end[i] > i + 1 && m->status == ACCEL_OK)
-      m->status =
-          accel__matcher_grow(&m->ended, &m->ended_capacity, m->n_ended + 1, sizeof *m->ended);
-    if (b->unknown && t->end[i] > i + 1 && m->status == ACCEL_OK) m->ended[m->n_ended++] = i;
+    for (uint32_t next = i + 1; b->unknown && next < t->end[i]; next = t->end[next])
+      add_ended_node(m, next);
     i = b->n == to ? t->end[i] : i + 1;
   }
 }
@@ -86,74 +95,100 @@ static uint32_t step_sequence(const accel__automaton *a, uint32_t state, size_t 
   return at == NOTHING ? NOT_ALIKE : at;
 }
 
-/* Nothing follows from being there but bytes, and the end of the text. */
-static bool reads_on(const accel__state *s) { return s->plain || (s->last && !s->n_calls); }
-
-/* Where all characters of a class lead: to one state from which nothing else follows, nowhere, or
- * NOT_ALIKE. */
-static uint32_t find_class_next(const accel__automaton *a, uint32_t state, uint32_t class) {
-  static const uint8_t ranges[][2] = {{'a', 'z'}, {'A', 'Z'}, {'0', '9'}, {' ', ' '}},
-                       marks[][2] = {{'!', '!'}, {'#', '/'}, {':', '@'},
-                                     {'[', '['}, {']', '`'}, {'{', '~'}};
-  uint32_t to;
-  if (class < 4) {
-    to = step_range(a, state, ranges[class][0], ranges[class][1]);
-  } else if (class == 5) {
-    to = step_range(a, state, marks[0][0], marks[0][1]);
-    for (size_t k = 1; k < sizeof marks / sizeof *marks; k++)
-      if (step_range(a, state, marks[k][0], marks[k][1]) != to) return NOT_ALIKE;
-  } else {
-    to = step_sequence(a, state, 0);
-    for (size_t k = 1; k < sizeof sequences / sizeof *sequences; k++)
-      if (step_sequence(a, state, k) != to) return NOT_ALIKE;
+/* Where the characters of each kind lead: to a state that calls nothing, nowhere, or NOT_ALIKE. */
+static void find_kinds(const accel__automaton *a, uint32_t state, uint32_t to[ACCEL__KINDS]) {
+  for (uint32_t k = 0; k < ACCEL__KINDS; k++) to[k] = NOT_KNOWN;
+  for (uint32_t b = 0; b < 0x80; b++) {
+    const uint32_t at = accel__automaton_step(a, state, (uint8_t)b),
+                   next = at == ACCEL__NO_STATE ? NOTHING : at;
+    uint32_t *kind = &to[accel__character_kind((uint8_t)b)];
+    *kind = *kind == NOT_KNOWN || *kind == next ? next : NOT_ALIKE;
   }
-  return to == NOTHING || to == NOT_ALIKE || reads_on(&a->state[to]) ? to : NOT_ALIKE;
+  uint32_t beyond = step_sequence(a, state, 0);
+  for (size_t k = 1; k < sizeof sequences / sizeof *sequences; k++)
+    if (step_sequence(a, state, k) != beyond) beyond = NOT_ALIKE;
+  to[ACCEL__KIND_BEYOND] = beyond;
+  for (uint32_t k = 0; k < ACCEL__KINDS; k++)
+    if (to[k] != NOTHING && to[k] != NOT_ALIKE && a->state[to[k]].n_calls) to[k] = NOT_ALIKE;
 }
 
-static uint32_t class_next(accel__grammar *g, uint32_t state, uint32_t class) {
-  uint32_t *known = &g->class_next[state * (size_t)ACCEL__PLAIN_CLASSES + class];
-  if (*known == NOT_KNOWN) *known = find_class_next(&g->automaton, state, class);
-  return *known;
+/* Where letters lead, and the kinds that lead elsewhere. */
+static const accel__plain_step *plain_step(accel__grammar *g, uint32_t state) {
+  static const uint32_t letters[] = {0, ACCEL__KIND_BEYOND, 1};
+  accel__plain_step *s = &g->plain_step[state];
+  uint32_t to[ACCEL__KINDS];
+  if (s->to != NOT_KNOWN) return s;
+  find_kinds(&g->automaton, state, to);
+  s->to = NOTHING;
+  for (size_t i = 0; i < 3 && s->to == NOTHING; i++)
+    if (to[letters[i]] != NOT_ALIKE) s->to = to[letters[i]];
+  for (uint32_t k = 0; k < ACCEL__KINDS; k++) s->except |= (uint64_t)(to[k] != s->to) << k;
+  return s;
 }
 
-/* The classes of characters that lead to one state. */
-static uint32_t alike(accel__grammar *g, uint32_t state) {
-  uint32_t classes = 0, next = NOTHING;
-  for (uint32_t c = 0; c < ACCEL__PLAIN_CLASSES; c++) {
-    const uint32_t to = class_next(g, state, c);
-    if (to == NOTHING || to == NOT_ALIKE || (classes && to != next)) continue;
-    next = to;
-    classes |= 1u << c;
-  }
-  return classes;
+typedef struct plain_run {
+  uint64_t except;                        /* all but these kinds */
+  bool may_end;                           /* before the last of them */
+  uint32_t n;                             /* so many characters may follow; 0: a walk has to tell */
+  uint32_t state[ACCEL__PLAIN_CHARS + 1]; /* where so many lead */
+} plain_run;
+
+/* The rule may end in the state, and whoever called it read on. */
+static bool may_end(const accel__automaton *a, uint32_t state) {
+  return a->state[state].ends && !a->state[state].last;
 }
 
-/* Where all characters of `classes` lead; NOTHING, or NOT_ALIKE. */
-static uint32_t classes_next(accel__grammar *g, uint32_t state, uint32_t classes) {
-  uint32_t next = NOT_ALIKE;
-  bool first = true;
-  for (uint32_t c = 0; c < ACCEL__PLAIN_CLASSES; c++) {
-    if (!(classes >> c & 1)) continue;
-    const uint32_t to = class_next(g, state, c);
-    if (!first && to != next) return NOT_ALIKE;
-    next = to;
-    first = false;
+static void find_run(accel__grammar *g, uint32_t state, plain_run *run) {
+  run->except = 0;
+  run->may_end = false;
+  for (run->n = 0; run->n < ACCEL__PLAIN_CHARS; run->n++) {
+    const accel__plain_step *s = plain_step(g, state);
+    run->state[run->n] = state;
+    run->except |= s->except;
+    if (s->to == NOTHING || !(LETTERS & ~run->except)) break;
+    state = s->to;
+    run->may_end |= may_end(&g->automaton, state);
   }
-  return next;
+  run->state[run->n] = state;
+  /* where the rule may have ended before the last of them, its caller may read more of them */
+  if (!(LETTERS & ~run->except) || (run->may_end && run->n < ACCEL__PLAIN_CHARS)) run->n = 0;
 }
 
-/* How many characters of *classes may follow, all of them alike; 0: a walk has to tell. */
-static uint32_t plain_run(accel__grammar *g, uint32_t state, uint32_t *classes) {
-  *classes = alike(g, state);
-  if (!*classes) return 0;
-  for (uint32_t n = 0; n < ACCEL__PLAIN_CHARS; n++) {
-    const uint32_t next = classes_next(g, state, *classes);
-    if (next == NOT_ALIKE) return 0;
-    if (next == NOTHING) return n;
-    if (next == state) return ACCEL__PLAIN_CHARS;
-    state = next;
+/* Of a kind that is one byte, or a few alike, whether it leads anywhere from the states of a run. */
+static bool leads(const accel__automaton *a, const plain_run *run, uint32_t kind) {
+  static const uint8_t bytes[ACCEL__KINDS - ACCEL__KIND_MARKS] =
+      "!\"#$%&'()*+,-./:;<=>?@[\\]^_`{|}~\t\n\r";
+  const uint8_t b = kind < ACCEL__KIND_MARKS ? 0 : bytes[kind - ACCEL__KIND_MARKS];
+  for (uint32_t i = 0; b && i <= run->n; i++)
+    if ((!i || run->state[i] != run->state[i - 1]) &&
+        accel__automaton_step(a, run->state[i], b) != ACCEL__NO_STATE)
+      return true;
+  return !b; /* of many bytes: not looked at */
+}
+
+/* The nodes at which characters of one kind begin, behind those of some classes. */
+static void walk_bucket(accel__matcher *m, const plain_run *run, uint32_t bucket, uint64_t *bits) {
+  const accel__automaton *a = &m->grammar->automaton;
+  const accel__token_trie *t = m->trie;
+  for (uint32_t i = t->of_kind_at[bucket]; i < t->of_kind_at[bucket + 1]; i++) {
+    const uint32_t node = t->of_kind[i], chars = t->chars[node];
+    if ((t->before[node] & run->except) || chars > run->n) continue;
+    const uint32_t state = m->walk.at[0].state = run->state[chars];
+    if (accel__automaton_step(a, state, t->byte[node]) != ACCEL__NO_STATE)
+      walk(m, node, t->end[node], t->depth[node] - 1u, bits);
+    if (chars && may_end(a, state)) add_ended_node(m, node);
   }
-  return ACCEL__PLAIN_CHARS;
+}
+
+/* Of the plain tokens with one of the kinds run->except: from its first one on. */
+static void walk_excepted(accel__matcher *m, const plain_run *run, uint64_t *bits) {
+  const accel__automaton *a = &m->grammar->automaton;
+  for (uint32_t kind = 0; kind < ACCEL__KINDS; kind++) {
+    if (!(run->except >> kind & 1) || (!run->may_end && !leads(a, run, kind))) continue;
+    for (uint32_t classes = 0; classes < ACCEL__PLAIN_GROUPS; classes++)
+      if (!(accel__plain_kinds(classes) & run->except))
+        walk_bucket(m, run, kind * ACCEL__PLAIN_GROUPS + classes, bits);
+  }
 }
 
 /* ---- masks of states ---- */
@@ -186,9 +221,9 @@ static void drop_mask(accel__grammar *g, accel__state_mask *e) {
 void accel__masks_free(accel__grammar *g) {
   while (g->oldest) drop_mask(g, g->oldest);
   free(g->mask);
-  free(g->class_next);
+  free(g->plain_step);
   g->mask = NULL;
-  g->class_next = NULL;
+  g->plain_step = NULL;
 }
 
 /* Keeps the tokens of bits[words] as a list where they are few. */
@@ -213,26 +248,28 @@ static accel_status store(const accel__matcher *m, const uint64_t *bits, accel__
   return ACCEL_OK;
 }
 
-/* Walks the trie for `state`; `bits` is memory for a set of tokens. */
-static accel_status make_mask(accel__matcher *m, uint32_t state, uint64_t *bits,
+/* Walks the trie for `state`; `bits` is memory for a set of tokens.  `whole`: for every caller. */
+static accel_status make_mask(accel__matcher *m, uint32_t state, bool whole, uint64_t *bits,
                               accel__state_mask **out) {
   accel__grammar *g = m->grammar;
   const accel__token_trie *t = m->trie;
-  uint32_t classes;
-  const uint32_t run = plain_run(g, state, &classes);
+  plain_run run;
   accel__state_mask *e = calloc(1, sizeof *e);
   if (!e) return accel__no_memory(sizeof *e);
   memset(bits, 0, t->words * sizeof *bits);
   e->state = state;
   m->n_ended = 0;
+  find_run(g, state, &run);
+  if (whole && run.may_end) run.n = 0;
+  e->except = run.n && run.may_end ? run.except : 0;
   m->status = accel__matcher_grow(&m->walk.at, &m->walk.capacity, 1, sizeof *m->walk.at);
   if (m->status == ACCEL_OK) {
     m->walk.at[0] = (accel__place){ACCEL__STACK_UNKNOWN, state};
     m->start[0] = 1;
-    if (run) accel__token_trie_plain(t, classes, run, bits);
-    for (uint32_t group = 1; group <= ACCEL__PLAIN_GROUPS; group++)
-      if (!run || group == ACCEL__PLAIN_GROUPS || (group & ~classes))
-        walk(m, t->group[group], t->group[group + 1], 0, bits);
+    if (run.n) accel__token_trie_plain(t, run.except, run.n, bits);
+    if (run.n) walk_excepted(m, &run, bits);
+    m->walk.at[0].state = state;
+    walk(m, run.n ? t->plain_end : 0, t->n, 0, bits);
   }
   if (m->status == ACCEL_OK) m->status = store(m, bits, e);
   if (m->status == ACCEL_OK)
@@ -243,18 +280,19 @@ static accel_status make_mask(accel__matcher *m, uint32_t state, uint64_t *bits,
 }
 
 /* The mask of a state, made when it is not there; the oldest go when all take too much. */
-static accel_status mask_of(accel__matcher *m, uint32_t state, uint64_t *bits,
+static accel_status mask_of(accel__matcher *m, uint32_t state, bool whole, uint64_t *bits,
                             accel__state_mask **out) {
   accel__grammar *g = m->grammar;
   const size_t n = g->automaton.n_states;
   if (!g->mask) g->mask = calloc(n, sizeof(accel__state_mask *));
-  if (!g->class_next) g->class_next = calloc(n * ACCEL__PLAIN_CLASSES, sizeof *g->class_next);
-  if (!g->mask || !g->class_next) return accel__no_memory(n * sizeof *g->mask);
+  if (!g->plain_step) g->plain_step = calloc(n, sizeof *g->plain_step);
+  if (!g->mask || !g->plain_step) return accel__no_memory(n * sizeof *g->mask);
+  if (whole && g->mask[state] && g->mask[state]->except) drop_mask(g, g->mask[state]);
   accel__state_mask *e = g->mask[state];
   if (e) {
     unlink_mask(g, e);
   } else {
-    ACCEL_TRY(make_mask(m, state, bits, &e));
+    ACCEL_TRY(make_mask(m, state, whole, bits, &e));
     g->mask[state] = e;
     g->mask_bytes += e->bytes;
   }
@@ -266,12 +304,9 @@ static accel_status mask_of(accel__matcher *m, uint32_t state, uint64_t *bits,
 
 /* ---- masks of places ---- */
 
-/* The tokens in which the rule of `place` ends: the rest is read by who called it. */
-static void add_ended(accel__matcher *m, uint32_t stack, const accel__state_mask *e,
-                      uint64_t *bits) {
-  const accel__token_trie *t = m->trie;
+/* Makes walk.at[0 .. start[0]) the places of who called a rule, and marks the bytes they read. */
+static void enter_caller(accel__matcher *m, uint32_t stack, bool first[256]) {
   const accel__stack_node caller = m->node[stack];
-  bool first[256] = {false};
   m->walk.n = 0;
   accel__matcher_enter(m, &m->walk, 0, caller.below, caller.state);
   m->start[0] = (uint32_t)m->walk.n;
@@ -282,20 +317,33 @@ static void add_ended(accel__matcher *m, uint32_t stack, const accel__state_mask
       memset(first + edge->low, true, (size_t)edge->high - edge->low + 1);
     }
   }
-  for (uint32_t k = 0; k < e->n_ended; k++) {
-    const uint32_t node = e->ended[k];
-    for (uint32_t i = node + 1; i < t->end[node]; i = t->end[i])
-      if (first[t->byte[i]]) walk(m, i, t->end[i], t->depth[node], bits);
-  }
 }
 
+static bool reads_others(const bool first[256], uint64_t kinds) {
+  for (uint32_t b = 0; b < 256; b++)
+    if (first[b] && !(kinds >> accel__character_kind((uint8_t)b) & 1)) return true;
+  return false;
+}
+
+/* The tokens of a place; those in which its rule ends are read on by who called it. */
 static accel_status add_place_tokens(accel__matcher *m, accel__place p, uint64_t *bits,
                                      uint64_t *work) {
+  const accel__token_trie *t = m->trie;
   accel__state_mask *e = NULL;
-  ACCEL_TRY(mask_of(m, p.state, work, &e));
-  for (size_t w = 0; e->bits && w < m->trie->words; w++) bits[w] |= e->bits[w];
+  bool first[256] = {false};
+  ACCEL_TRY(mask_of(m, p.state, false, work, &e));
+  const bool called = p.stack != ACCEL__STACK_BOTTOM && (e->n_ended || e->except);
+  if (called) enter_caller(m, p.stack, first);
+  if (called && e->except && reads_others(first, e->except)) {
+    ACCEL_TRY(mask_of(m, p.state, true, work, &e));
+    enter_caller(m, p.stack, first);
+  }
+  for (size_t w = 0; e->bits && w < t->words; w++) bits[w] |= e->bits[w];
   for (uint32_t i = 0; !e->bits && i < e->n_ids; i++) set_bit(bits, e->ids[i]);
-  if (p.stack != ACCEL__STACK_BOTTOM && e->n_ended) add_ended(m, p.stack, e, bits);
+  for (uint32_t k = 0; called && k < e->n_ended; k++) {
+    const uint32_t node = e->ended[k];
+    if (first[t->byte[node]]) walk(m, node, t->end[node], t->depth[node] - 1u, bits);
+  }
   return m->status;
 }
 

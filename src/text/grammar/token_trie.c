@@ -16,7 +16,8 @@ typedef struct item {
 
 static int by_bytes(const void *a, const void *b) {
   const item *x = a, *y = b;
-  if (x->group != y->group) return x->group < y->group ? -1 : 1;
+  const bool plain = x->group < ACCEL__PLAIN_GROUPS;
+  if (plain != (y->group < ACCEL__PLAIN_GROUPS)) return plain ? -1 : 1;
   if (x->key != y->key) return x->key < y->key ? -1 : 1;
   const int order = memcmp(x->text, y->text, x->n < y->n ? x->n : y->n);
   if (order) return order;
@@ -29,31 +30,24 @@ static uint64_t first_bytes(const char *text, uint32_t n) {
   return key;
 }
 
+static uint64_t kinds_of(const char *text, uint32_t n) {
+  uint64_t kinds = 0;
+  for (uint32_t i = 0; i < n; i++) kinds |= UINT64_C(1) << accel__character_kind((uint8_t)text[i]);
+  return kinds;
+}
+
+static uint32_t classes_of(uint64_t kinds) {
+  const uint32_t marks = 1u << (ACCEL__PLAIN_CLASSES - 1);
+  return (uint32_t)(kinds & (marks - 1)) | (kinds >> ACCEL__KIND_MARKS ? marks : 0);
+}
+
 /* The set of classes of a plain token's characters, and how many these are; ACCEL__PLAIN_GROUPS: it
  * is not plain. */
 static uint32_t group_of(const char *text, uint32_t n, uint32_t *chars) {
-  uint32_t classes = 0;
   *chars = 0;
-  if (!accel__utf8_valid(text, n)) return ACCEL__PLAIN_GROUPS;
-  for (uint32_t i = 0; i < n; i++) {
-    const uint8_t b = (uint8_t)text[i];
-    *chars += (b & 0xC0) != 0x80;
-    if (b >= 'a' && b <= 'z')
-      classes |= 1;
-    else if (b >= 'A' && b <= 'Z')
-      classes |= 2;
-    else if (b >= '0' && b <= '9')
-      classes |= 4;
-    else if (b == ' ')
-      classes |= 8;
-    else if (b >= 0x80)
-      classes |= 16;
-    else if (b > ' ' && b < 0x7F && b != '"' && b != '\\')
-      classes |= 32;
-    else
-      return ACCEL__PLAIN_GROUPS;
-  }
-  return *chars <= ACCEL__PLAIN_CHARS ? classes : ACCEL__PLAIN_GROUPS;
+  for (uint32_t i = 0; i < n; i++) *chars += ((uint8_t)text[i] & 0xC0) != 0x80;
+  if (*chars > ACCEL__PLAIN_CHARS || !accel__utf8_valid(text, n)) return ACCEL__PLAIN_GROUPS;
+  return classes_of(kinds_of(text, n));
 }
 
 static uint32_t common(const item *a, const item *b) {
@@ -81,19 +75,66 @@ static void add_nodes(accel__token_trie *t, const item *items, uint32_t from, ui
   for (; depth > 0; depth--) t->end[path[depth - 1]] = t->n;
 }
 
-/* items[n] are sorted by their groups. */
+static bool begins_character(uint8_t b) { return (b & 0xC0) != 0x80; }
+
+static void add_before(accel__token_trie *t) {
+  uint64_t kinds[4 * ACCEL__PLAIN_CHARS + 1] = {0}; /* of the path up to a depth */
+  uint8_t chars[4 * ACCEL__PLAIN_CHARS + 1] = {0};
+  for (uint32_t i = 0; i < t->plain_end; i++) {
+    const uint32_t depth = t->depth[i];
+    t->before[i] = kinds[depth - 1];
+    t->chars[i] = chars[depth - 1];
+    kinds[depth] = kinds[depth - 1] | UINT64_C(1) << accel__character_kind(t->byte[i]);
+    chars[depth] = (uint8_t)(chars[depth - 1] + begins_character(t->byte[i]));
+  }
+}
+
+static uint32_t kind_bucket(const accel__token_trie *t, uint32_t node) {
+  return accel__character_kind(t->byte[node]) * ACCEL__PLAIN_GROUPS + classes_of(t->before[node]);
+}
+
+static void sort_by_kind(accel__token_trie *t) {
+  uint32_t *at = t->of_kind_at, total = 0;
+  for (uint32_t i = 0; i < t->plain_end; i++)
+    if (begins_character(t->byte[i])) at[kind_bucket(t, i) + 1]++;
+  for (uint32_t k = 0; k <= ACCEL__KINDS * ACCEL__PLAIN_GROUPS; k++) at[k] = total += at[k];
+  for (uint32_t i = t->plain_end; i-- > 0;) /* ends become beginnings */
+    if (begins_character(t->byte[i])) t->of_kind[--at[kind_bucket(t, i) + 1]] = i;
+  for (uint32_t k = 0; k < ACCEL__KINDS * ACCEL__PLAIN_GROUPS; k++) at[k] = at[k + 1];
+  at[ACCEL__KINDS * ACCEL__PLAIN_GROUPS] = total;
+}
+
+/* items[n] of plain tokens, in any order: counted by group and characters, then placed. */
 static void list_plain(accel__token_trie *t, const item *items, uint32_t n) {
-  uint32_t at = 0, placed = 0;
-  for (uint32_t group = 0; group < ACCEL__PLAIN_GROUPS; group++) {
-    uint32_t end = at;
-    while (end < n && items[end].group == group) end++;
+  uint32_t count[ACCEL__PLAIN_GROUPS][ACCEL__PLAIN_CHARS + 1] = {{0}}, placed = 0;
+  for (uint32_t i = 0; i < n; i++) count[items[i].group][items[i].chars]++;
+  for (uint32_t group = 0; group < ACCEL__PLAIN_GROUPS; group++)
     for (uint32_t chars = 0; chars <= ACCEL__PLAIN_CHARS; chars++) {
-      for (uint32_t i = at; i < end; i++)
-        if (items[i].chars == chars) t->plain[placed++] = items[i].id;
+      placed += count[group][chars];
       t->plain_upto[group][chars] = placed;
     }
-    at = end;
+  for (uint32_t i = 0; i < n; i++) {
+    const uint32_t group = items[i].group, chars = items[i].chars,
+                   at = t->plain_upto[group][chars] - count[group][chars]--;
+    t->plain[at] = items[i].id;
   }
+}
+
+/* The tokens of a set of classes, of `chars` characters at most. */
+static void set_group(const accel__token_trie *t, uint32_t group, uint32_t chars, uint64_t *bits) {
+  for (uint32_t i = t->plain_upto[group][0]; i < t->plain_upto[group][chars]; i++)
+    bits[t->plain[i] / 64] |= UINT64_C(1) << (t->plain[i] % 64);
+}
+
+/* Bits where a set of them is copied in less time than they are set one by one. */
+static accel_status add_groups(accel__token_trie *t) {
+  for (uint32_t group = 1; group < ACCEL__PLAIN_GROUPS; group++) {
+    if (t->plain_upto[group][ACCEL__PLAIN_CHARS] - t->plain_upto[group][0] < t->words) continue;
+    t->group[group] = calloc(t->words + 1, sizeof *t->group[group]);
+    if (!t->group[group]) return accel__no_memory(t->words * sizeof *t->group[group]);
+    set_group(t, group, ACCEL__PLAIN_CHARS, t->group[group]);
+  }
+  return ACCEL_OK;
 }
 
 static uint32_t list_items(const accel__token_trie *t, item *items, size_t *total) {
@@ -112,24 +153,29 @@ static uint32_t list_items(const accel__token_trie *t, item *items, size_t *tota
 
 static accel_status build(accel__token_trie *t, item *items) {
   size_t total = 0;
-  uint32_t path[ACCEL__TOKEN_BYTES_MAX], at = 0;
+  uint32_t path[ACCEL__TOKEN_BYTES_MAX], plain = 0;
   const uint32_t n = list_items(t, items, &total);
   qsort(items, n, sizeof *items, by_bytes);
-  for (uint32_t i = 0; i < n; i++) t->deepest = items[i].n > t->deepest ? items[i].n : t->deepest;
+  for (uint32_t i = 0; i < n; i++) {
+    t->deepest = items[i].n > t->deepest ? items[i].n : t->deepest;
+    plain += items[i].group < ACCEL__PLAIN_GROUPS;
+  }
   t->byte = malloc(total + 1);
   t->depth = malloc((total + 1) * sizeof *t->depth);
   t->end = malloc((total + 1) * sizeof *t->end);
   t->token = malloc((total + 1) * sizeof *t->token);
   if (!t->byte || !t->depth || !t->end || !t->token) return accel__no_memory(total * 11);
-  for (uint32_t group = 0; group <= ACCEL__PLAIN_GROUPS; group++) {
-    uint32_t end = at;
-    while (end < n && items[end].group == group) end++;
-    t->group[group] = t->n;
-    add_nodes(t, items, at, end, path);
-    at = end;
-  }
-  t->group[ACCEL__PLAIN_GROUPS + 1] = t->n;
-  list_plain(t, items, n);
+  add_nodes(t, items, 0, plain, path);
+  t->plain_end = t->n;
+  add_nodes(t, items, plain, n, path);
+  t->before = malloc((t->plain_end + 1u) * sizeof *t->before);
+  t->chars = malloc(t->plain_end + 1u);
+  t->of_kind = malloc((t->plain_end + 1u) * sizeof *t->of_kind);
+  if (!t->before || !t->chars || !t->of_kind) return accel__no_memory(t->plain_end * (size_t)13);
+  add_before(t);
+  sort_by_kind(t);
+  list_plain(t, items, plain);
+  ACCEL_TRY(add_groups(t));
   void *byte = realloc(t->byte, t->n + 1u), *depth = realloc(t->depth, (t->n + 1u) * 2u),
        *end = realloc(t->end, (t->n + 1u) * 4u), *token = realloc(t->token, (t->n + 1u) * 4u);
   if (byte) t->byte = byte;
@@ -183,76 +229,94 @@ void accel__token_trie_free(accel__token_trie **trie) {
   free(t->offset);
   free(t->bytes);
   free(t->plain);
+  for (uint32_t i = 0; i < ACCEL__PLAIN_GROUPS; i++) free(t->group[i]);
+  free(t->before);
+  free(t->chars);
+  free(t->of_kind);
   for (uint32_t i = 0; i < ACCEL__PLAIN_SETS; i++) free(t->set[i].bits);
   pthread_mutex_destroy(&t->lock);
   free(t);
   *trie = NULL;
 }
 
-static void set_plain(const accel__token_trie *t, uint32_t classes, uint32_t chars,
-                      uint64_t *bits) {
+/* The tokens with a mark or control character of these kinds are those that go on from one. */
+static void clear_marks(const accel__token_trie *t, uint64_t except, uint64_t *bits) {
+  for (uint32_t kind = ACCEL__KIND_MARKS; kind < ACCEL__KINDS; kind++) {
+    if (!(except >> kind & 1)) continue;
+    const uint32_t *of = &t->of_kind_at[kind * ACCEL__PLAIN_GROUPS];
+    for (uint32_t i = of[0]; i < of[ACCEL__PLAIN_GROUPS]; i++) {
+      const uint32_t first = t->of_kind[i];
+      if (t->before[first] & except) continue; /* cleared, or of no group */
+      for (uint32_t node = first; node < t->end[first]; node++)
+        for (int32_t token = t->token[node]; token >= 0; token = t->same[token])
+          bits[token / 64] &= ~(UINT64_C(1) << (token % 64));
+    }
+  }
+}
+
+static void set_plain(const accel__token_trie *t, uint64_t except, uint32_t chars, uint64_t *bits) {
   memset(bits, 0, t->words * sizeof *bits);
   for (uint32_t group = 1; group < ACCEL__PLAIN_GROUPS; group++) {
-    if (group & ~classes) continue;
-    for (uint32_t i = t->plain_upto[group][0]; i < t->plain_upto[group][chars]; i++)
-      bits[t->plain[i] / 64] |= UINT64_C(1) << (t->plain[i] % 64);
+    const uint64_t *all = chars == ACCEL__PLAIN_CHARS ? t->group[group] : NULL;
+    if (accel__plain_kinds(group) & except) continue;
+    for (size_t w = 0; all && w < t->words; w++) bits[w] |= all[w];
+    if (!all) set_group(t, group, chars, bits);
   }
+  clear_marks(t, except, bits);
 }
 
-static void clear_longer(const accel__token_trie *t, uint32_t classes, uint32_t chars,
+/* Of a set of tokens of up to `most` characters. */
+static void clear_longer(const accel__token_trie *t, uint32_t chars, uint32_t most,
                          uint64_t *bits) {
-  for (uint32_t group = 1; group < ACCEL__PLAIN_GROUPS; group++) {
-    if (group & ~classes) continue;
-    for (uint32_t i = t->plain_upto[group][chars]; i < t->plain_upto[group][ACCEL__PLAIN_CHARS];
-         i++)
+  for (uint32_t group = 1; group < ACCEL__PLAIN_GROUPS; group++)
+    for (uint32_t i = t->plain_upto[group][chars]; i < t->plain_upto[group][most]; i++)
       bits[t->plain[i] / 64] &= ~(UINT64_C(1) << (t->plain[i] % 64));
+}
+
+/* The set without these kinds that has the fewest tokens of more characters; NULL: there is none. */
+static accel__plain_set *find_set(accel__token_trie *t, uint64_t except, uint32_t chars) {
+  accel__plain_set *found = NULL;
+  for (uint32_t i = 0; i < ACCEL__PLAIN_SETS; i++) {
+    accel__plain_set *s = &t->set[i];
+    if (s->bits && s->except == except && s->chars >= chars && (!found || s->chars < found->chars))
+      found = s;
   }
+  return found;
 }
 
-static accel__plain_set *find_set(accel__token_trie *t, uint32_t classes, uint32_t chars) {
-  for (uint32_t i = 0; i < ACCEL__PLAIN_SETS; i++)
-    if (t->set[i].bits && t->set[i].classes == classes && t->set[i].chars == chars)
-      return &t->set[i];
-  return NULL;
-}
-
-/* In the place of the one that was made first; NULL: no memory.  `whole`: the set of all tokens of
- * the classes, of which few are longer. */
-static accel__plain_set *add_set(accel__token_trie *t, uint32_t classes, uint32_t chars,
-                                 const accel__plain_set *whole) {
+/* In the place of the one that was made first; NULL: no memory. */
+static accel__plain_set *add_set(accel__token_trie *t, uint64_t except, uint32_t chars,
+                                 const accel__plain_set *larger) {
   accel__plain_set *set = &t->set[t->n_sets++ % ACCEL__PLAIN_SETS];
-  if (set == whole) set = &t->set[t->n_sets++ % ACCEL__PLAIN_SETS];
+  if (set == larger) set = &t->set[t->n_sets++ % ACCEL__PLAIN_SETS];
   if (!set->bits) set->bits = malloc((t->words + 1) * sizeof *set->bits);
   if (!set->bits) return NULL;
-  set->classes = classes;
+  set->except = except;
   set->chars = chars;
-  if (whole) {
-    memcpy(set->bits, whole->bits, t->words * sizeof *set->bits);
-    clear_longer(t, classes, chars, set->bits);
+  if (larger) {
+    memcpy(set->bits, larger->bits, t->words * sizeof *set->bits);
+    clear_longer(t, chars, larger->chars, set->bits);
   } else {
-    set_plain(t, classes, chars, set->bits);
+    set_plain(t, except, chars, set->bits);
   }
   return set;
 }
 
-void accel__token_trie_plain(const accel__token_trie *trie, uint32_t classes, uint32_t chars,
+void accel__token_trie_plain(const accel__token_trie *trie, uint64_t except, uint32_t chars,
                              uint64_t *bits) {
   accel__token_trie *t = (accel__token_trie *)trie; /* only `set` changes */
   pthread_mutex_lock(&t->lock);
-  const accel__plain_set *set = find_set(t, classes, chars), *whole = NULL;
-  if (!set && chars >= 4 && chars < ACCEL__PLAIN_CHARS) {
-    whole = find_set(t, classes, ACCEL__PLAIN_CHARS);
-    if (!whole) whole = add_set(t, classes, ACCEL__PLAIN_CHARS, NULL);
-  }
-  if (!set) set = add_set(t, classes, chars, whole);
+  const accel__plain_set *set = find_set(t, except, chars);
+  if (!set) set = add_set(t, except, ACCEL__PLAIN_CHARS, NULL);
+  if (set && set->chars > chars) set = add_set(t, except, chars, set);
   if (set)
     memcpy(bits, set->bits, t->words * sizeof *bits);
   else
-    set_plain(t, classes, chars, bits);
+    set_plain(t, except, chars, bits);
   pthread_mutex_unlock(&t->lock);
 }
 
 size_t accel__token_trie_bytes(const accel__token_trie *t) {
-  return sizeof *t + t->n * (size_t)11 + t->n_tokens * (size_t)12 + t->offset[t->n_tokens] +
-         ACCEL__PLAIN_SETS * t->words * sizeof(uint64_t);
+  return sizeof *t + t->n * (size_t)11 + t->plain_end * (size_t)13 + t->n_tokens * (size_t)12 +
+         t->offset[t->n_tokens] + ACCEL__PLAIN_SETS * t->words * sizeof(uint64_t);
 }
