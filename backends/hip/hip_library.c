@@ -5,8 +5,10 @@
 
 #include "hip/hip.h"
 
-/* The first of `names` that is there. */
+/* The first of `names` that is there; else `why` has those without a folder, and what folder others
+ * are in: as short as that, the remedy behind it fits an error's message. */
 static void *open_first(const char *const *names, char *why, size_t n) {
+  const char *folder = NULL, *end = NULL;
   size_t used = (size_t)snprintf(why, n, "not found:");
   for (size_t i = 0; names[i]; i++) {
     void *library = dlopen(names[i], RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
@@ -17,8 +19,13 @@ static void *open_first(const char *const *names, char *why, size_t n) {
       snprintf(why, n, "%s", said);
       return NULL;
     }
-    if (used < n) used += (size_t)snprintf(why + used, n - used, "%s %s", i ? "," : "", names[i]);
+    if ((end = strrchr(names[i], '/'))) folder = names[i];
+    if (!end && used < n)
+      used += (size_t)snprintf(why + used, n - used, "%s %s", i ? "," : "", names[i]);
   }
+  end = folder ? strrchr(folder, '/') : NULL;
+  if (end && used < n)
+    snprintf(why + used, n - used, ", also in %.*s", (int)(end - folder), folder);
   return NULL;
 }
 

@@ -44,7 +44,7 @@ int main(int argc, char **argv) {
     return 77;
   }
   printf("%s: %s\n", plugin->name, said);
-  EXPECT(strlen(said) > 20);
+  EXPECT(strlen(said) > 20 && strlen(said) < sizeof error.message);
   accel_plugin_memory memory = {.size = sizeof memory};
   EXPECT(plugin->memory(0, &memory, &error) == ACCEL_PLUGIN_E_DRIVER);
   EXPECT(error.rc == ACCEL_PLUGIN_E_DRIVER && !strcmp(error.message, said));
