@@ -23,6 +23,13 @@ typedef struct accel_generated_image {
   const uint8_t *rgb; /**< [height, width, 3] */
   uint32_t prompt;    /**< number of its prompt */
   uint64_t seed;      /**< of its generator; several pictures of one seed share the generator */
+  /** The safety checker's verdict: 1: the picture was flagged, and is black; 0: it was not; -1: the
+   *  pipeline has no checker. */
+  int32_t flagged;
+  uint32_t reserved; /**< 0 */
+  /** How it was made, as accel_generated_image_write() writes it beside the pixels: the prompt, "Negative
+   *  prompt: ..." where there is one, and a line of settings, "Steps: 20, Sampler: ...". */
+  const char *parameters;
 } accel_generated_image;
 
 /** Pictures, those of the first prompt first. */
@@ -103,7 +110,8 @@ ACCEL_API accel_text_to_image_params accel_text_to_image_params_default(void);
 
 /**
  * Makes pictures of texts: pipeline text-to-image; of noise alone: unconditional-image-generation
- * (DDPMPipeline, DDIMPipeline), which takes no prompts, pictures, guidance and sizes.
+ * (DDPMPipeline, DDIMPipeline), which takes no prompts, pictures, guidance and sizes.  Where the
+ * pipeline has a safety checker (StableDiffusionSafetyChecker), pictures that it flags are black.
  *
  * @param prompts [n]; what is beyond the text encoder's 77 tokens is left out, as diffusers does.
  *        Without texts NULL and 0.
@@ -123,7 +131,8 @@ ACCEL_API accel_status accel_text_to_image(accel_endpoint *endpoint, const char 
 ACCEL_API void accel_generated_images_free(accel_generated_images **images);
 
 /**
- * Writes a picture as a PNG file, under a temporary name first.
+ * Writes a picture as a PNG file, under a temporary name first.  `parameters`, unless it is NULL, goes
+ * into a text chunk of that name (tEXt, or iTXt where it is more than ASCII), where WebUIs read it.
  *
  * @param path the file, which is overwritten.
  * @return ACCEL_ERROR_IO: it cannot be written.

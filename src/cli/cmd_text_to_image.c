@@ -23,6 +23,8 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_genera
     cli_json_int(&json, "seed", (int64_t)made->image[i].seed);
     cli_json_int(&json, "width", made->image[i].width);
     cli_json_int(&json, "height", made->image[i].height);
+    if (made->image[i].flagged >= 0)
+      cli_json_bool(&json, "nsfw_content_detected", made->image[i].flagged == 1);
     cli_json_close(&json, '}');
   }
   cli_json_close(&json, ']');

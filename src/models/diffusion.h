@@ -59,4 +59,9 @@ accel__tensor accel__autoencoder_tiny_encode(accel__build *b, const accel__autoe
 accel__tensor accel__autoencoder_tiny_decode(accel__build *b, const accel__autoencoder_tiny *c,
                                              accel__tensor latents);
 
+/* StableDiffusionSafetyChecker: its own `config`, and its tensors below `scope`.  Adds the input
+ * "pixel_values" [B,3,side,side] and the outputs "special_scores" [B,3] and "concept_scores" [B,17]: cosines
+ * of a picture and concepts, less the threshold of each. */
+accel_status accel__safety_checker(accel__build *b, const accel__json *config, const char *scope);
+
 #endif

@@ -7,6 +7,7 @@
 #include "diffusion/scheduler.h"
 #include "dispatch/endpoint.h"
 #include "processing/entry_run.h"
+#include "vision/image_processor.h"
 
 /* As the UNet takes it: a number, or the row of a table. */
 typedef union timestep_value {
@@ -58,6 +59,8 @@ typedef struct accel__image_job {
   float *masked;      /* [each] latents of the picture with grey in place of what is made anew */
   float *wide;        /* [rows, input_channels, height, width] for UNets that see the mask; NULL */
 
+  const accel__image_processor *checker; /* what the safety checker is given; NULL: there is none */
+
   accel__result answer; /* of the UNet [rows, each]; guided, in its first half */
 } accel__image_job;
 
@@ -105,6 +108,15 @@ void accel__unconditional_complete(const accel_endpoint *ep, accel_text_to_image
 accel_status accel__unconditional_check(const accel_endpoint *ep, uint32_t n_prompts,
                                         const accel_text_to_image_params *p);
 accel_status accel__unconditional_read(accel__image_job *job);
+
+/* Sets job->checker where the pipeline has a safety checker. */
+accel_status accel__safety_open(accel__image_job *job, accel__arena *arena);
+/* rgb[height, width, 3] becomes black where it is flagged, *flagged 1; else 0, without a checker -1. */
+accel_status accel__safety_check(const accel__image_job *job, int64_t width, int64_t height,
+                                 uint8_t *rgb, int32_t *flagged);
+/* Sets image->parameters of picture `index`, whose other fields are there. */
+accel_status accel__image_describe(const accel__image_job *job, uint32_t index, accel__arena *arena,
+                                   accel_generated_image *image);
 
 /* Fills text and pooled. */
 accel_status accel__image_prompts(accel__image_job *job);

@@ -405,6 +405,7 @@ static accel_status decode(accel__image_job *job, accel__arena *arena,
   const uint64_t pixels = (uint64_t)(height * width);
   accel__result found = {0};
   accel_status status = ACCEL_OK;
+  uint32_t black = 0;
   if (job->flux) accel__flow_unpack(job);
   if (!job->unconditional) unscale(job);
   for (uint32_t i = 0; i < job->images && status == ACCEL_OK; i++) {
@@ -417,8 +418,16 @@ static accel_status decode(accel__image_job *job, accel__arena *arena,
         .rgb = rgb,
         .prompt = i / job->params->images_per_prompt,
         .seed = job->params->seeds ? job->params->seeds[i] : job->params->seed};
+    status = accel__safety_check(job, width, height, rgb, &images[i].flagged);
+    if (status == ACCEL_OK) status = accel__image_describe(job, i, arena, &images[i]);
+    black += images[i].flagged == 1;
     accel__report_progress(job->ep->ctx, "decoding", i + 1, job->images);
   }
+  if (black)
+    accel__logf(&job->ep->ctx->log, ACCEL_LOG_WARNING,
+                "%s: the safety checker flagged %u of %u pictures, which are black; another prompt "
+                "or seed may give others",
+                job->ep->name, black, job->images);
   free(found.data);
   return status;
 }
@@ -501,6 +510,7 @@ static void complete(const accel_endpoint *ep, accel_text_to_image_params *p) {
 }
 
 static accel_status prepare(accel__image_job *job, accel__arena *arena, float **planes) {
+  ACCEL_TRY(accel__safety_open(job, arena));
   ACCEL_TRY(read_configs(job, arena));
   if (accel__image_flow(job)) ACCEL_TRY(accel__flow_check(job));
   if (!job->params->image)
@@ -556,5 +566,5 @@ accel_status accel__generated_image_write(const accel_generated_image *image, co
                              .width = (int32_t)image->width,
                              .height = (int32_t)image->height,
                              .borrowed = true};
-  return accel__png_write(path, &file);
+  return accel__png_write(path, &file, image->parameters);
 }

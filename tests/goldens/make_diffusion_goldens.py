@@ -10,6 +10,7 @@ diffusion/pipelines/NAME/              a pipeline's directory; golden.CASE.safet
 """
 import json
 import pathlib
+import re
 import shutil
 import sys
 
@@ -18,6 +19,7 @@ import numpy as np
 import tiny_models
 import torch
 import transformers
+from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker, cosine_distance
 from PIL import Image
 from safetensors.torch import save_file
 from tiny_models import randomise, seed
@@ -133,6 +135,41 @@ def tiny_autoencoders():
                                                "latent_shift": 0.25, "decoder_block_out_channels": (4, 4, 4), "num_decoder_blocks": (0, 1, 2)}, [("batch", pixels("f", 2, 2, 8, 12))]
 
 
+CHECKER = {"projection_dim": 6, "vision_config": dict(hidden_size=12, intermediate_size=17, num_hidden_layers=2, num_attention_heads=2, image_size=12, patch_size=4, projection_dim=5),
+           "text_config": dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=9)}
+
+
+def checker_of(name, **more):
+    """StableDiffusionSafetyChecker, whose thresholds are some of the cosines that pictures of noise have."""
+    model = StableDiffusionSafetyChecker(transformers.CLIPConfig(**{**CHECKER, **more})).eval()
+    seed(name)
+    randomise(model)
+    with torch.no_grad():
+        for parameter, scale in ((model.concept_embeds, 1), (model.special_care_embeds, 1), (model.concept_embeds_weights, 0.3), (model.special_care_embeds_weights, 0.3)):
+            parameter.copy_(torch.randn(parameter.shape) * scale)
+    return model
+
+
+def safety_checkers():
+    seed("pictures")
+    both = [("batch", {"pixel_values": torch.randn(3, 3, 12, 12)})]
+    yield "safety_checker", checker_of("checker"), both
+    old = {"vision_config_dict": {**CHECKER["vision_config"], "hidden_act": "gelu"}, "projection_dim": 8}
+    yield "safety_checker_old", checker_of("old", **old), [("one", {"pixel_values": torch.randn(1, 3, 12, 12)})]
+
+
+def write_checker(directory, model, old_names=False):
+    """old_names: those that transformers gave the tower before 5.0, which checkers on the hub have, and the config's older form."""
+    model.save_pretrained(directory)
+    if old_names:
+        config = json.loads((directory / "config.json").read_text())
+        config["vision_config_dict"] = config.pop("vision_config")
+        (directory / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+        tensors = {re.sub(r"^vision_model\.(vision_model\.)?", "vision_model.vision_model.", k): v.contiguous() for k, v in model.state_dict().items()}
+        tensors["vision_model.vision_model.embeddings.position_ids"] = torch.arange(10)[None]
+        save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+
+
 def config_of(model):
     config = {k: v for k, v in json.loads(model.to_json_string()).items() if k not in ("_diffusers_version", "_name_or_path")}
     return json.dumps(config, indent=1, sort_keys=True) + "\n"
@@ -152,6 +189,10 @@ def answer(model, inputs):
     with torch.no_grad():
         if isinstance(model, D.AutoencoderKL):
             return {"sample": model(**inputs).sample, "latent_dist.parameters": model.encode(inputs["sample"]).latent_dist.parameters}
+        if isinstance(model, StableDiffusionSafetyChecker):
+            x = model.visual_projection(model.vision_model(inputs["pixel_values"])[1])
+            return {"special_scores": cosine_distance(x, model.special_care_embeds) - model.special_care_embeds_weights,
+                    "concept_scores": cosine_distance(x, model.concept_embeds) - model.concept_embeds_weights}
         if isinstance(model, D.AutoencoderTiny):
             return {"sample": model(**inputs).sample, "latents": model.encode(inputs["sample"]).latents}
         added = {k: v for k, v in inputs.items() if k in ("text_embeds", "time_ids")}
@@ -164,16 +205,22 @@ def answer(model, inputs):
 def components(wanted):
     path = MODELS / "goldens_diffusion.list"
     lines = [l for l in (path.read_text().splitlines() if path.exists() else []) if wanted and not any(l.startswith(w) for w in wanted)]
-    for name, cls, config, cases in [*unets(), *autoencoders(), *tiny_autoencoders(), *transformers_of_two_streams()]:
+    for name, cls, config, cases in [*unets(), *autoencoders(), *tiny_autoencoders(), *transformers_of_two_streams(), *((n, type(m), m, c) for n, m, c in safety_checkers())]:
         if wanted and not any(name.startswith(w) for w in wanted):
             continue
         directory = MODELS / name
         shutil.rmtree(directory, ignore_errors=True)
-        model = cls(**config).eval()
-        randomise(model)
+        if cls is StableDiffusionSafetyChecker:
+            model = config
+        else:
+            model = cls(**config).eval()
+            randomise(model)
         if cls in (D.SD3Transformer2DModel, D.FluxTransformer2DModel):
             calm_embedders(model)
-        write_component(directory, model, old_names=name == "vae")
+        if cls is StableDiffusionSafetyChecker:
+            write_checker(directory, model, old_names=name.endswith("_old"))
+        else:
+            write_component(directory, model, old_names=name == "vae")
         for case, inputs in cases:
             out = {f"out.{k}": v.contiguous() for k, v in answer(model, inputs).items()}
             if any(not torch.isfinite(v).all() for v in out.values()):
@@ -561,7 +608,34 @@ def without_lora(pipe):
     pipe.unload_lora_weights()
 
 
-def write_pixels(directory, case, found, args):
+def add_checker(pipe, name, args):
+    """A safety checker whose thresholds flag two pictures of a call: one by a concept, and one by another that counts only where a special one is seen."""
+    checker, extractor = checker_of(name), transformers.CLIPImageProcessor(size={"shortest_edge": 14}, crop_size=12)
+    pictures = pipe(**args, generator=torch.Generator().manual_seed(3), output_type="pil").images
+    pipe.register_modules(safety_checker=checker, feature_extractor=extractor)
+    with torch.no_grad():
+        x = checker.visual_projection(checker.vision_model(extractor(pictures, return_tensors="pt").pixel_values)[1])
+        special, concepts = cosine_distance(x, checker.special_care_embeds), cosine_distance(x, checker.concept_embeds)
+        checker.special_care_embeds_weights.fill_(1.0)
+        checker.concept_embeds_weights.fill_(1.0)
+        def ahead(cosines, pictures):
+            """(how far, picture, concept): the one of `pictures` that is furthest ahead of all others."""
+            best = [(float(cosines[i, c] - torch.cat([cosines[:i, c], cosines[i + 1:, c]]).max()), i, c) for i in pictures for c in range(cosines.shape[1])]
+            return max(best)
+
+        everyone = range(len(pictures))
+        far, first, concept = ahead(concepts, everyone)
+        checker.concept_embeds_weights[concept] = concepts[first, concept] - far / 2
+        far_special, seen, near = ahead(special, [i for i in everyone if i != first])
+        checker.special_care_embeds_weights[near] = special[seen, near] - far_special / 2
+        far_other, _, other = ahead(concepts, [seen])
+        assert min(far, far_special, far_other) > 0.01, (far, far_special, far_other)
+        checker.concept_embeds_weights[other] = concepts[seen, other] + 0.005
+
+
+def write_pixels(directory, case, found, args, flagged=None):
+    if flagged is not None:
+        args = {**args, "nsfw_content_detected": flagged}
     pixels = torch.from_numpy(np.ascontiguousarray((found * 255).round().astype(np.uint8)))
     save_file({"pixels": pixels}, directory / f"golden.{case}.safetensors", metadata={"args": json.dumps(args)})
 
@@ -619,6 +693,9 @@ def pipelines(wanted):
             ("mask", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", num_inference_steps=4, seed=8, num_images_per_prompt=2, eta=0.3)),
             ("mask_part", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", strength=0.6, guidance_scale=1.0, num_inference_steps=10, seeds=[8, 9],
                                scheduler="EulerDiscreteScheduler"))]),
+        "safety": (D.EulerDiscreteScheduler(**sd, timestep_spacing="leading"), {"unet": SMALL, "vae": SMALL}, [
+            ("flagged", dict(prompt=["a cat", "the dog"], num_inference_steps=2, num_images_per_prompt=2, seed=3)),
+            ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.9, num_inference_steps=4, seed=1, num_images_per_prompt=3))]),
         "lcm": (D.LCMScheduler(), {"unet": {"time_cond_proj_dim": 10}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, guidance_scale=8.5, seed=3))]),
     }
     for name, (scheduler, how, runs) in cases.items():
@@ -627,6 +704,8 @@ def pipelines(wanted):
         directory = DIFFUSION / "pipelines" / name
         shutil.rmtree(directory, ignore_errors=True)
         pipe = flow_pipeline_of(scheduler, **how) if how.pop("flow", False) else pipeline_of(scheduler, **how)
+        if name == "safety":
+            add_checker(pipe, name, {k: v for k, v in runs[0][1].items() if k != "seed"})
         if name == "inpaint":
             pipe = D.StableDiffusionInpaintPipeline(**pipe.components, requires_safety_checker=False)
             pipe.set_progress_bar_config(disable=True)
@@ -660,11 +739,11 @@ def pipelines(wanted):
                 run.scheduler = swapped
                 if isinstance(generator, list) and not mask:
                     own["image"] = [own["image"]] * len(generator)
-            found = run(**own, generator=generator, output_type="np").images
+            made = run(**own, generator=generator, output_type="np")
             pipe.vae = kept
             if loras:
                 without_lora(pipe)
-            write_pixels(directory, case, found, args)
+            write_pixels(directory, case, made.images, args, getattr(made, "nsfw_content_detected", None))
         print("pipeline", name, file=sys.stderr)
 
 

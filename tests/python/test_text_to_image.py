@@ -80,8 +80,10 @@ class TextToImage(unittest.TestCase):
                         if "num_images_per_prompt" in args and task != "text-to-image":
                             args["batch_size"] = args.pop("num_images_per_prompt")
                         generator = args.pop("seeds", None) or args.pop("seed")
-                        made = paint(**args, generator=generator, output_type="np").images
-                        self.assert_pixels(raw(made), want, shape, f"{device} {file}")
+                        flagged = args.pop("nsfw_content_detected", None)
+                        made = paint(**args, generator=generator, output_type="np")
+                        self.assert_pixels(raw(made.images), want, shape, f"{device} {file}")
+                        self.assertEqual(made.nsfw_content_detected, flagged, file)
 
     def test_the_tool_writes_the_same_pictures(self):
         for file in sorted(f for name in ("euler", "inpaint", *UNCONDITIONAL) for f in glob.glob(os.path.join(PIPELINES, name, "golden.*.safetensors"))) + [
@@ -103,6 +105,51 @@ class TextToImage(unittest.TestCase):
                 pictures = [read_png(name) for name in names]
                 self.assertEqual({(w, h) for w, h, _ in pictures}, {(shape[2], shape[1])})
                 self.assert_pixels(b"".join(b"".join(bytes(r) for r in rows) for _, _, rows in pictures), want, shape, file)
+
+    def test_the_safety_checker(self):
+        directory = os.path.join(PIPELINES, "safety")
+        how = {"num_inference_steps": 2, "num_images_per_prompt": 2, "generator": 3, "output_type": "np"}
+        with accel.pipeline("text-to-image", directory, device="cpu", safety_checker=None) as paint:
+            made = paint(["a cat", "the dog"], **how)
+            self.assertIsNone(made.nsfw_content_detected)
+            self.assertTrue(all(any(raw([i])) for i in made.images))
+            for image in paint.model.text_to_image(["ein Kätzchen"], 3, steps=1, negative_prompt="blau").images:
+                self.assertNotIn("Safety", image.parameters)
+        with tempfile.TemporaryDirectory() as work:
+            out = os.path.join(work, "out.png")
+            words = ("text-to-image", directory, "a cat", "the dog", "-o", out, "-d", "cpu", "--steps", "2", "--n", "2", "--seed", "3")
+            run = tool(*words, "--json")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual([i["nsfw_content_detected"] for i in json.loads(run.stdout)["images"]], [True, False, False, True])
+            self.assertIn("flagged 2 of 4", run.stderr)
+            self.assertFalse(any(any(row) for row in read_png(os.path.join(work, "out.1.png"))[2]))
+            with open(os.path.join(work, "out.2.png"), "rb") as f:
+                text = f.read()
+            self.assertIn(b"tEXtparameters\0a cat\nSteps: 2, Sampler: EulerDiscreteScheduler, CFG scale: 7.5, Seed: 3, Size: 16x16", text)
+            self.assertIn(b"Batch pos: 1, Safety checker: passed", text)
+            run = tool(*words[:2], "ein Kätzchen", *words[4:8], "--steps", "1", "--no-safety", "--negative", "blau", "--json")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertNotIn("nsfw", run.stdout)
+            with open(out, "rb") as f:
+                self.assertIn("iTXtparameters\0\0\0\0\0ein Kätzchen\nNegative prompt: blau\nSteps: 1".encode(), f.read())
+
+    def test_safety_checkers_that_are_not_whole_are_explained(self):
+        def config(directory, part, file, **fields):
+            path = os.path.join(directory, part, file)
+            with open(path, encoding="utf-8") as f:
+                content = json.load(f)
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({**content, **fields}, f)
+
+        for edit, message in ((lambda d: shutil.rmtree(os.path.join(d, "safety_checker")), "--no-safety"), (lambda d: shutil.rmtree(os.path.join(d, "feature_extractor")), "feature_extractor"),
+                              (lambda d: os.remove(os.path.join(d, "safety_checker", "model.safetensors")), "--no-safety"),
+                              (lambda d: config(d, "safety_checker", "config.json", architectures=["OtherChecker"]), "OtherChecker"),
+                              (lambda d: config(d, "safety_checker", "config.json", projection_dim=7), "visual_projection"),
+                              (lambda d: config(d, "feature_extractor", "preprocessor_config.json", crop_size=10), "crop_size")):
+            with tempfile.TemporaryDirectory() as work:
+                run = self.edited(work, edit, "safety")
+                self.assertIn(run.returncode, (1, 2, 3), (message, run.stdout, run.stderr))
+                self.assertIn(message, run.stderr)
 
     def test_company_changes_no_picture(self):
         with accel.pipeline("text-to-image", os.path.join(PIPELINES, "euler"), device="cpu") as paint:

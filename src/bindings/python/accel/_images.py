@@ -10,11 +10,14 @@ from ._tensors import make
 
 
 class GeneratedImage:
-    """A picture: `width`, `height`, `rgb` (bytes, row by row), the `prompt`'s number and the `seed` of its generator."""
+    """A picture: `width`, `height`, `rgb` (bytes, row by row), the `prompt`'s number, the `seed` of its generator, how it was made as a text, `parameters`,
+    and whether the safety checker `flagged` it (None: the pipeline has none)."""
 
     def __init__(self, image: Any) -> None:
         self.width, self.height, self.prompt, self.seed = image.width, image.height, image.prompt, image.seed
         self.rgb = C.string_at(image.rgb, 3 * image.width * image.height)
+        self.flagged: Optional[bool] = None if image.flagged < 0 else bool(image.flagged)
+        self.parameters = decode(image.parameters)
 
     @property
     def array(self) -> Any:
@@ -27,18 +30,20 @@ class GeneratedImage:
         return Image.frombytes("RGB", (self.width, self.height), self.rgb)
 
     def save(self, path: str) -> None:
-        """Writes a PNG file."""
+        """Writes a PNG file, with `parameters` in a text chunk."""
         pixels = C.create_string_buffer(self.rgb, len(self.rgb))
-        image = T.accel_generated_image(self.width, self.height, C.cast(pixels, C.POINTER(C.c_uint8)), self.prompt, self.seed)
+        image = T.accel_generated_image(self.width, self.height, C.cast(pixels, C.POINTER(C.c_uint8)), self.prompt, self.seed, parameters=encode(self.parameters))
         check(lib.accel_generated_image_write(C.byref(image), encode(str(path))))
 
 
 class GeneratedImages:
-    """`images`, those of the first prompt first; the class of the `scheduler`, and how many `steps` it made."""
+    """`images`, those of the first prompt first; the class of the `scheduler`, and how many `steps` it made; nsfw_content_detected as of diffusers: which
+    pictures the safety checker flagged (None: there is none)."""
 
     def __init__(self, found: Any) -> None:
         self.images: List[GeneratedImage] = [GeneratedImage(found.image[i]) for i in range(found.n)]
         self.scheduler, self.steps = decode(found.scheduler), found.steps
+        self.nsfw_content_detected: Optional[List[Optional[bool]]] = [i.flagged for i in self.images] if any(i.flagged is not None for i in self.images) else None
 
 
 StepFunction = Callable[[int, int, Any], Optional[bool]]

@@ -376,7 +376,7 @@ def _generated(model: Model, prompts: List[str], generator: Any, on_step: Any, o
     if output_type not in ("pil", "np"):
         raise ValueError(f"output_type '{output_type}' is not supported; known: pil, np")
     made = model.text_to_image(prompts, generator, on_step, **how)
-    return ImagePipelineOutput([_picture(i) if output_type == "pil" else i.array for i in made.images])
+    return ImagePipelineOutput([_picture(i) if output_type == "pil" else i.array for i in made.images], made.nsfw_content_detected)
 
 
 class TimeSeriesForecastingPipeline(Pipeline):
@@ -415,10 +415,10 @@ class TextToSpeechPipeline(Pipeline):
 
 
 class ImagePipelineOutput:
-    """What diffusers' pipelines return: `images`."""
+    """What diffusers' pipelines return: `images`, and which of them the safety checker flagged (None: the pipeline has none)."""
 
-    def __init__(self, images: List[Any]) -> None:
-        self.images = images
+    def __init__(self, images: List[Any], nsfw_content_detected: Optional[List[Optional[bool]]] = None) -> None:
+        self.images, self.nsfw_content_detected = images, nsfw_content_detected
 
 
 def _picture(image: GeneratedImage) -> Any:
@@ -434,7 +434,7 @@ _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
     TimeSeriesForecastingPipeline, TextToSpeechPipeline, TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache", "precision_profile", "metric", "min_cosine", "candidates",
-                  "prefix_cache_bytes", "adapters", "decoder")
+                  "prefix_cache_bytes", "adapters", "decoder", "safety_checker")
 
 
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
