@@ -107,6 +107,10 @@ static accel_status bad_shape(const accel__adapter *a, const char *module,
                      dim[1], a->is_file ? "its rank" : "adapter_config.json");
 }
 
+void accel__adapter_scale(float *values, int64_t n, double by) {
+  for (int64_t i = 0; i < n; i++) values[i] = (float)(by * (double)values[i]);
+}
+
 accel_status accel__adapter_matrix(const accel__adapter *a, const char *module,
                                    const accel__tensor_info *t, const int64_t dim[2],
                                    accel__arena *arena, float **out) {

@@ -68,10 +68,6 @@ static accel_status transpose(const binding *b, const float *from, int64_t rows,
   return ACCEL_OK;
 }
 
-static void multiply(float *values, int64_t n, double by) {
-  for (int64_t i = 0; i < n; i++) values[i] = (float)(by * (double)values[i]);
-}
-
 /* What DoRA brings each row (of Conv1D and tables each column) to, [out]; NULL: nothing.  PEFT has
  * [1, out, 1, 1] for convolutions, LyCORIS [out, 1 ...], or, for its columns, [1, in ...]. */
 static accel_status read_magnitude(const binding *b, const accel__adapter *a,
@@ -116,7 +112,7 @@ static accel_status bind_matrices(const binding *b, const accel__adapter *a,
   ACCEL_TRY(accel__adapter_matrix(a, m->name, ta, (int64_t[]){rank, in}, &b->all->arena, &down));
   ACCEL_TRY(accel__adapter_matrix(a, m->name, tb, (int64_t[]){out, rank}, &b->all->arena, &up));
   ACCEL_TRY(read_magnitude(b, a, m, out, &magnitude));
-  multiply(up, out * rank, a->scale * m->lora.scaling);
+  accel__adapter_scale(up, out * rank, a->scale * m->lora.scaling);
   d.left = up;
   d.right = down;
   if (transposed) {
@@ -142,7 +138,7 @@ static accel_status bind_bias(const binding *b, const accel__adapter *a,
   if (index < 0) return ACCEL_OK;
   ACCEL_TRY(base_matrix(b, index, &d.rows, &d.columns));
   ACCEL_TRY(accel__adapter_matrix(a, m->name, t, (int64_t[]){d.rows, 1}, &b->all->arena, &left));
-  multiply(left, d.rows, a->scale * m->lora.scaling);
+  accel__adapter_scale(left, d.rows, a->scale * m->lora.scaling);
   d.left = left;
   return accel__weight_deltas_add(b->all->deltas, b->base.name[index], &d);
 }

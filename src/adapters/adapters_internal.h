@@ -68,6 +68,7 @@ accel_status accel__lora_kind_delta(const accel__adapter *a, const accel__adapte
 accel_status accel__adapter_matrix(const accel__adapter *adapter, const char *module,
                                    const accel__tensor_info *t, const int64_t dim[2],
                                    accel__arena *arena, float **out);
+void accel__adapter_scale(float *values, int64_t n, double by);
 /* Has A of a module the rank that the config says? */
 accel_status accel__adapter_check_rank(const accel__adapter *adapter,
                                        const accel__adapter_module *module,

@@ -133,10 +133,6 @@ static accel_status multiplied(const factor *f, accel__arena *arena, float **out
   return ACCEL_OK;
 }
 
-static void multiply(float *values, int64_t n, double by) {
-  for (int64_t i = 0; i < n; i++) values[i] = (float)(by * (double)values[i]);
-}
-
 static accel_status make_loha(const accel__adapter *a, const accel__adapter_module *m,
                               accel__arena *arena, accel__weight_delta *d) {
   factor one = {.rows = d->rows, .columns = d->columns}, two = one;
@@ -144,7 +140,7 @@ static accel_status make_loha(const accel__adapter *a, const accel__adapter_modu
                         &one));
   ACCEL_TRY(read_factor(a, m, ACCEL__LOHA_W2_A, ACCEL__LOHA_W2_B, m->tensor[ACCEL__LOHA_T2], arena,
                         &two));
-  multiply(one.left, one.rows * one.rank, a->scale * m->lora.scaling);
+  accel__adapter_scale(one.left, one.rows * one.rank, a->scale * m->lora.scaling);
   d->left = one.left;
   d->right = one.right;
   d->rank = one.rank;
@@ -182,7 +178,7 @@ static accel_status make_lokr(const accel__adapter *a, const accel__adapter_modu
                       &left));
   ACCEL_TRY(read_side(a, m, ACCEL__LOKR_W2, ACCEL__LOKR_W2_A, ACCEL__LOKR_W2_B,
                       m->tensor[ACCEL__LOKR_T2], arena, &inner, &right));
-  multiply(left, outer.rows * outer.columns, a->scale * m->lora.scaling);
+  accel__adapter_scale(left, outer.rows * outer.columns, a->scale * m->lora.scaling);
   d->left = left;
   d->right = right;
   d->block_rows = inner.rows;

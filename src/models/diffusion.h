@@ -21,6 +21,10 @@ accel_status accel__unet_2d(accel__build *b, accel__tensor *out);
 /* SD3Transformer2DModel: the inputs "hidden_states" [B,C,H,W], "encoder_hidden_states" [B,S,width],
  * "pooled_projections" [B,width], "timestep" [B]; *out [B,C,H,W], cut to whole patches. */
 accel_status accel__sd3_transformer(accel__build *b, accel__tensor *out);
+/* And once more with an input "skip_layers" [layers], behind the others: *skipping, the same without the
+ * layers for which it is 1, and with those for which it is 0.  NULL: as accel__sd3_transformer. */
+accel_status accel__sd3_transformer_skipping(accel__build *b, accel__tensor *out,
+                                             accel__tensor *skipping);
 
 /* FluxTransformer2DModel: the inputs "hidden_states" [B,rows,C], "encoder_hidden_states"
  * [B,S,width], "pooled_projections" [B,width], "timestep" [B] (0 to 1), "img_ids" [rows,3], "txt_ids"

@@ -43,17 +43,21 @@ typedef struct accel__image_job {
   float *text;                                          /* [rows, text_rows, text_width] */
   float *pooled; /* [rows, pooled_width] of pipelines whose model takes it */
 
-  float *latents;           /* [images, each] */
-  float *input;             /* [rows, each] */
-  timestep_value *timestep; /* [rows] */
-  float *timestep_cond;     /* [rows, condition] */
-  float *time_ids;          /* [rows, 6] of SDXL */
-  float *image_ids;         /* [rows of a picture, 3] of Flux */
-  float *text_ids;          /* [text_rows, 3] of Flux */
-  float *guidance;          /* [rows] of Flux */
+  float *latents;               /* [images, each] */
+  float *input;                 /* [rows, each] */
+  timestep_value *timestep;     /* [rows] */
+  float *timestep_cond;         /* [rows, condition] */
+  float *time_ids;              /* [rows, 6] of SDXL */
+  float *image_ids;             /* [rows of a picture, 3] of Flux */
+  float *text_ids;              /* [text_rows, 3] of Flux */
+  float *guidance;              /* [rows] of Flux */
+  int64_t layers;               /* of SD 3's transformer, where some are skipped */
+  float *skipped;               /* [layers] 1: left out of a run for guidance; NULL: none is */
+  accel__result without_layers; /* of that run [images, each] */
 
   /* of inpainting (image_inpaint.c); NULL without a mask */
-  float *mask;        /* [height * width] of latents: 1 where the picture is made anew, else 0 */
+  float *mask;        /* [mask_size] 1 where the picture is made anew, else 0 */
+  uint64_t mask_size; /* height * width; packed for Flux, each */
   float *kept;        /* [images, each] the picture's latents; NULL: they are not needed */
   float *first_noise; /* [images, each] */
   float *masked;      /* [each] latents of the picture with grey in place of what is made anew */
@@ -72,10 +76,13 @@ accel_status accel__flow_read(accel__image_job *job);
 accel_status accel__flow_check(const accel__image_job *job);
 /* Tells the scheduler how far to shift for pictures of this size, before it starts. */
 accel_status accel__flow_shift(const accel__image_job *job);
-/* Makes image_ids, text_ids and guidance, and packs the noise in job->latents as the transformer
- * takes it. */
+/* Makes image_ids, text_ids and guidance, and packs job->latents, and what inpainting has beside them,
+ * as the transformer takes them. */
 accel_status accel__flow_begin(accel__image_job *job);
 accel_status accel__flow_run(accel__image_job *job, double timestep); /* into job->answer */
+/* skip_guidance_layers of the call, and what they add to the guided answer of step i. */
+accel_status accel__flow_read_skipped(accel__image_job *job);
+accel_status accel__flow_skip(accel__image_job *job, uint32_t i);
 /* The latents as the autoencoder takes them again. */
 void accel__flow_unpack(accel__image_job *job);
 void accel__flow_free(accel__image_job *job);

@@ -4,6 +4,15 @@
 #include "core/text.h"
 #include "tasks/image_job.h"
 
+/* The last part of its name: a picture that is given away does not tell where its maker keeps files. */
+static void write_model(const char *name, accel__buffer *b) {
+  size_t end = strlen(name), begin;
+  while (end > 1 && name[end - 1] == '/') end--;
+  for (begin = end; begin > 0 && name[begin - 1] != '/';) begin--;
+  accel__buffer_text(b, ", Model: ");
+  accel__buffer_bytes(b, name + begin, end - begin);
+}
+
 /* "Steps: 20, Sampler: EulerDiscreteScheduler, CFG scale: 7.5, Seed: 3, Size: 512x512, ..." */
 static void write_settings(const accel__image_job *job, const accel_generated_image *image,
                            uint32_t index, accel__buffer *b) {
@@ -12,10 +21,16 @@ static void write_settings(const accel__image_job *job, const accel_generated_im
   if (!job->unconditional) accel__buffer_printf(b, ", CFG scale: %g", p->guidance_scale);
   accel__buffer_printf(b, ", Seed: %llu", (unsigned long long)image->seed);
   accel__buffer_printf(b, ", Size: %ux%u", image->width, image->height);
-  accel__buffer_text(b, ", Model: ");
-  accel__buffer_text(b, job->ep->name);
+  write_model(job->ep->name, b);
   if (!p->seeds && job->images > 1)
     accel__buffer_printf(b, ", Batch size: %u, Batch pos: %u", job->images, index);
+  if (p->true_cfg_scale > 1) accel__buffer_printf(b, ", True CFG scale: %g", p->true_cfg_scale);
+  for (uint32_t i = 0; i < p->n_skip_guidance_layers; i++)
+    accel__buffer_printf(b, "%s%u", i ? " " : ", Skipped layers: ", p->skip_guidance_layers[i]);
+  if (p->n_skip_guidance_layers)
+    accel__buffer_printf(b, ", Skip layer scale: %g, Skip layer start: %g, Skip layer stop: %g",
+                         p->skip_layer_guidance_scale, p->skip_layer_guidance_start,
+                         p->skip_layer_guidance_stop);
   if (p->image) accel__buffer_printf(b, ", Denoising strength: %g", p->strength);
   if (p->clip_skip) accel__buffer_printf(b, ", Clip skip: %u", p->clip_skip);
   if (p->guidance_rescale > 0)

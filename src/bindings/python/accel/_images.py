@@ -55,7 +55,8 @@ def _seed(generator: Any) -> int:
 
 
 def text_to_image(handle: Any, prompts: Sequence[str], generator: Union[None, int, Sequence[int], Any] = None, on_step: Optional[StepFunction] = None,
-                  image: Optional[Media] = None, mask_image: Optional[Media] = None, **options: Any) -> GeneratedImages:
+                  image: Optional[Media] = None, mask_image: Optional[Media] = None, skip_guidance_layers: Optional[Sequence[int]] = None,
+                  **options: Any) -> GeneratedImages:
     """accel_text_to_image(); options are the fields of accel_text_to_image_params."""
     how, pointer = lib.accel_text_to_image_params_default(), C.POINTER(T.accel_generated_images)()
     for name, value in options.items():
@@ -66,6 +67,9 @@ def text_to_image(handle: Any, prompts: Sequence[str], generator: Union[None, in
     media = {name: media_array([value]) for name, value in (("image", image), ("mask_image", mask_image)) if value is not None}
     for name, value in media.items():
         setattr(how, name, value)
+    layers = (C.c_uint32 * len(skip_guidance_layers))(*skip_guidance_layers) if skip_guidance_layers is not None else None
+    if layers is not None:
+        how.skip_guidance_layers, how.n_skip_guidance_layers = layers, len(layers)
     seeds = None
     if isinstance(generator, (list, tuple)):
         seeds = (C.c_uint64 * len(generator))(*(_seed(g) for g in generator))

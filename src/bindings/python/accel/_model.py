@@ -499,7 +499,8 @@ class Model:
                       **options: Any) -> GeneratedImages:
         """Pictures of texts.  generator: a seed, or a seed for each picture (a torch.Generator that nothing was drawn from will do).  on_step(step, steps,
         latents) is called after each step; True ends the call.  image: a picture to begin with (a path, or the bytes of a file); mask_image: white where it is made anew, black where it is kept.  options: steps, width, height, images_per_prompt, clip_skip, guidance_scale,
-        guidance_rescale, eta, strength, negative_prompt, vae_tiling, scheduler ("euler", or a class of diffusers), max_sequence_length."""
+        guidance_rescale, eta, strength, negative_prompt, vae_tiling, scheduler ("euler", or a class of diffusers), max_sequence_length, true_cfg_scale, skip_guidance_layers (a list), skip_layer_guidance_scale,
+        skip_layer_guidance_start, skip_layer_guidance_stop."""
         return text_to_image(self.handle, prompts, generator, on_step, image, mask_image, **options)
 
     def forecast(self, series: Sequence[Any], horizon: Optional[int] = None, quantiles: Optional[Sequence[float]] = None, **options: Any) -> List[Forecast]:

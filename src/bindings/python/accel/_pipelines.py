@@ -353,10 +353,14 @@ class TextToImagePipeline(Pipeline):
                  guidance_scale: Optional[float] = None, negative_prompt: Optional[str] = None, num_images_per_prompt: Optional[int] = None,
                  eta: Optional[float] = None, generator: Any = None, guidance_rescale: Optional[float] = None, clip_skip: Optional[int] = None,
                  scheduler: Optional[str] = None, image: Any = None, strength: Optional[float] = None, output_type: str = "pil", on_step: Any = None,
-                 max_sequence_length: Optional[int] = None, mask_image: Any = None, vae_tiling: Optional[bool] = None) -> Any:
+                 max_sequence_length: Optional[int] = None, mask_image: Any = None, vae_tiling: Optional[bool] = None,
+                 true_cfg_scale: Optional[float] = None, skip_guidance_layers: Optional[Sequence[int]] = None, skip_layer_guidance_scale: Optional[float] = None,
+                 skip_layer_guidance_stop: Optional[float] = None, skip_layer_guidance_start: Optional[float] = None) -> Any:
         given = {"height": height, "width": width, "steps": num_inference_steps, "guidance_scale": guidance_scale, "negative_prompt": negative_prompt,
                  "images_per_prompt": num_images_per_prompt, "eta": eta, "guidance_rescale": guidance_rescale, "clip_skip": clip_skip, "scheduler": scheduler, "strength": strength, "vae_tiling": vae_tiling,
-                 "max_sequence_length": max_sequence_length}
+                 "max_sequence_length": max_sequence_length, "true_cfg_scale": true_cfg_scale, "skip_guidance_layers": skip_guidance_layers,
+                 "skip_layer_guidance_scale": skip_layer_guidance_scale, "skip_layer_guidance_stop": skip_layer_guidance_stop,
+                 "skip_layer_guidance_start": skip_layer_guidance_start}
         given.update((name, os.fspath(i) if isinstance(i, os.PathLike) else i) for name, i in (("image", image), ("mask_image", mask_image)))
         return _generated(self.model, [prompt] if isinstance(prompt, str) else list(prompt), generator, on_step, output_type,
                           {**self.defaults, **{name: value for name, value in given.items() if value is not None}})

@@ -122,7 +122,9 @@ ImageStepFunction = C.CFUNCTYPE(C.c_int, C.c_void_p, u32, u32, C.POINTER(C.c_flo
 accel_text_to_image_params = _struct(
     "accel_text_to_image_params", ("size", u32), ("steps", u32), ("width", u32), ("height", u32), ("images_per_prompt", u32), ("clip_skip", u32), ("guidance_scale", f64),
     ("guidance_rescale", f64), ("eta", f64), ("seed", u64), ("seeds", C.POINTER(u64)), ("n_seeds", u32), ("image", C.POINTER(accel_media)), ("strength", f64), ("negative_prompt", text), ("scheduler", text),
-    ("on_step", ImageStepFunction), ("user", C.c_void_p), ("max_sequence_length", u32), ("mask_image", C.POINTER(accel_media)), ("vae_tiling", u32))
+    ("on_step", ImageStepFunction), ("user", C.c_void_p), ("max_sequence_length", u32), ("mask_image", C.POINTER(accel_media)), ("vae_tiling", u32),
+    ("skip_guidance_layers", C.POINTER(u32)), ("n_skip_guidance_layers", u32), ("reserved", u32), ("skip_layer_guidance_scale", f64), ("skip_layer_guidance_start", f64),
+    ("skip_layer_guidance_stop", f64), ("true_cfg_scale", f64))
 accel_series = _struct("accel_series", ("values", C.POINTER(C.c_float)), ("n", u64))
 accel_forecast_params = _struct(
     "accel_forecast_params", ("size", u32), ("horizon", u32), ("quantiles", C.POINTER(f64)), ("n_quantiles", u32), ("samples", u32), ("seed", u64),
