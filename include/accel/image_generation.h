@@ -23,6 +23,13 @@ typedef struct accel_generated_image {
   const uint8_t *rgb; /**< [height, width, 3] */
   uint32_t prompt;    /**< number of its prompt */
   uint64_t seed;      /**< of its generator; several pictures of one seed share the generator */
+  /** The safety checker's verdict: 1: the picture was flagged, and is black; 0: it was not; -1: the
+   *  pipeline has no checker. */
+  int32_t flagged;
+  uint32_t reserved; /**< 0 */
+  /** How it was made, as accel_generated_image_write() writes it beside the pixels: the prompt, "Negative
+   *  prompt: ..." where there is one, and a line of settings, "Steps: 20, Sampler: ...". */
+  const char *parameters;
 } accel_generated_image;
 
 /** Pictures, those of the first prompt first. */
@@ -44,7 +51,7 @@ typedef struct accel_text_to_image_params {
   /** sizeof(accel_text_to_image_params). */
   uint32_t size;
   /** num_inference_steps: 1 to the scheduler's training steps.  0: 50, of latent consistency models
-   *  4, of SD 3 and Flux 28, of DDPMPipeline 1000. */
+   *  4, of Flux, and of SD 3 without `image`, 28, of DDPMPipeline 1000. */
   uint32_t steps;
   /** Sides in pixels, multiples of 8, of SD 3 and Flux of 16.  0: what the model was made for. */
   uint32_t width;
@@ -55,8 +62,9 @@ typedef struct accel_text_to_image_params {
   /** Layers of the text encoder that are left out at its end. */
   uint32_t clip_skip;
   /** How much more the prompt counts than the negative prompt; up to 1: there is no guidance.  NaN:
-   *  7.5, of SDXL 5, of latent consistency models 8.5, of SD 3 7, of Flux 3.5.  Flux is told the number
-   *  (guidance_embeds of its transformer) or does without; it has no negative prompt. */
+   *  7.5, of SDXL 5, of latent consistency models 8.5, of SD 3 7, of Flux 3.5, with `image` 7.  Flux
+   *  is told the number (guidance_embeds of its transformer) or does without; its negative prompt
+   *  counts by true_cfg_scale. */
   double guidance_scale;
   /** 0 to 1: how far the guided answer is brought back to the spread of the unguided one. */
   double guidance_rescale;
@@ -69,10 +77,11 @@ typedef struct accel_text_to_image_params {
   /** As many as there are pictures. */
   uint32_t n_seeds;
   /** A picture to begin with, of which noise is made and taken away again (image-to-image); its sides
-   *  are cut to multiples of a latent (8), or become `width` and `height`.  NULL: noise. */
+   *  are cut to multiples of a latent (8), or become `width` and `height`; of SD 3 and Flux they become
+   *  these, or the model's size.  NULL: noise. */
   const accel_media *image;
   /** 0 to 1: how much of the picture is made anew, the share of the steps that are made.  NaN: 0.8,
-   *  of SDXL 0.3; with a mask 1, of SDXL 0.9999. */
+   *  of SDXL 0.3; with a mask 1, of SDXL 0.9999; of SD 3 and Flux 0.6. */
   double strength;
   /** What the pictures should not show, for all prompts; NULL: "" (SDXL: nothing at all, unless its
    *  model_index.json says else). */
@@ -96,6 +105,22 @@ typedef struct accel_text_to_image_params {
   /** 1: the autoencoder runs over tiles of the side that it was trained for (enable_tiling of
    *  diffusers), which bounds its memory and changes pixels where tiles overlap.  0: over all. */
   uint32_t vae_tiling;
+  /** Of SD 3: layers that are left out of a third run of the transformer, in guidance beyond
+   *  guidance_scale (skip_guidance_layers of diffusers): [n_skip_guidance_layers] numbers of
+   *  transformer blocks, from 0.  Without `image`.  NULL: none. */
+  const uint32_t *skip_guidance_layers;
+  /** How many these are. */
+  uint32_t n_skip_guidance_layers;
+  /** 0. */
+  uint32_t reserved;
+  /** How much the difference to that run counts.  NaN: 2.8. */
+  double skip_layer_guidance_scale;
+  /** Shares of the steps between which it is made.  NaN: 0.01. */
+  double skip_layer_guidance_start;
+  double skip_layer_guidance_stop; /**< NaN: 0.2 */
+  /** Of Flux: how much more the prompt counts than negative_prompt, which it needs; above 1 a step
+   *  costs twice.  NaN: 1, no such guidance. */
+  double true_cfg_scale;
 } accel_text_to_image_params;
 
 /** One picture of the model's size, the steps, guidance and strength of its pipeline, seed 0. */
@@ -103,7 +128,8 @@ ACCEL_API accel_text_to_image_params accel_text_to_image_params_default(void);
 
 /**
  * Makes pictures of texts: pipeline text-to-image; of noise alone: unconditional-image-generation
- * (DDPMPipeline, DDIMPipeline), which takes no prompts, pictures, guidance and sizes.
+ * (DDPMPipeline, DDIMPipeline), which takes no prompts, pictures, guidance and sizes.  Where the
+ * pipeline has a safety checker (StableDiffusionSafetyChecker), pictures that it flags are black.
  *
  * @param prompts [n]; what is beyond the text encoder's 77 tokens is left out, as diffusers does.
  *        Without texts NULL and 0.
@@ -123,7 +149,8 @@ ACCEL_API accel_status accel_text_to_image(accel_endpoint *endpoint, const char 
 ACCEL_API void accel_generated_images_free(accel_generated_images **images);
 
 /**
- * Writes a picture as a PNG file, under a temporary name first.
+ * Writes a picture as a PNG file, under a temporary name first.  `parameters`, unless it is NULL, goes
+ * into a text chunk of that name (tEXt, or iTXt where it is more than ASCII), where WebUIs read it.
  *
  * @param path the file, which is overwritten.
  * @return ACCEL_ERROR_IO: it cannot be written.

@@ -146,6 +146,11 @@ typedef struct accel_init_params {
   /** Directory of an autoencoder (AutoencoderTiny, AutoencoderKL) in the place of "vae" of a pipeline
    *  that makes pictures, such as a TAESD for quick ones.  NULL: the pipeline's own. */
   const char *decoder;
+  /** 1: the safety checker that a pipeline's directory has is left out (safety_checker=None of
+   *  diffusers), with its weights.  0: pictures that it flags become black. */
+  uint32_t without_safety_checker;
+  /** 0. */
+  uint32_t reserved;
 } accel_init_params;
 
 /** On the CPU at fp32, everything else as the model says. */

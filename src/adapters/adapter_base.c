@@ -100,12 +100,15 @@ static accel_status bad_shape(const accel__adapter *a, const char *module,
                               const accel__tensor_info *t, const int64_t dim[2]) {
   const char *kind = strstr(t->name, ".lora_");
   return accel__fail(ACCEL_ERROR_FORMAT,
-                     "%s/adapter_model.safetensors: '%.160s' has %" PRIu64
-                     " elements in %.60s (dim 0: "
-                     "%" PRId64 ") where [%" PRId64 ",%" PRId64
-                     "] is due, by adapter_config.json and the base",
-                     a->path, module, t->elements, kind ? kind + 1 : t->name,
-                     t->rank ? t->dim[0] : 0, dim[0], dim[1]);
+                     "%s%s: '%.160s' has %" PRIu64 " elements in %.160s (dim 0: %" PRId64
+                     ") where [%" PRId64 ",%" PRId64 "] is due, by %s and the base",
+                     a->path, a->is_file ? "" : "/adapter_model.safetensors", module, t->elements,
+                     kind ? kind + 1 : t->name + strlen(a->prefix), t->rank ? t->dim[0] : 0, dim[0],
+                     dim[1], a->is_file ? "its rank" : "adapter_config.json");
+}
+
+void accel__adapter_scale(float *values, int64_t n, double by) {
+  for (int64_t i = 0; i < n; i++) values[i] = (float)(by * (double)values[i]);
 }
 
 accel_status accel__adapter_matrix(const accel__adapter *a, const char *module,
@@ -120,9 +123,9 @@ accel_status accel__adapter_matrix(const accel__adapter *a, const char *module,
   for (uint64_t i = 0; i < t->elements; i++)
     if (!isfinite((*out)[i]))
       return accel__fail(ACCEL_ERROR_FORMAT,
-                         "%s/adapter_model.safetensors: tensor '%.200s' has a value that is not "
-                         "finite, element %" PRIu64,
-                         a->path, t->name + strlen(a->prefix), i);
+                         "%s%s: tensor '%.200s' has a value that is not finite, element %" PRIu64,
+                         a->path, a->is_file ? "" : "/adapter_model.safetensors",
+                         t->name + strlen(a->prefix), i);
   return ACCEL_OK;
 }
 

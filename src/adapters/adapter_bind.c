@@ -68,8 +68,31 @@ static accel_status transpose(const binding *b, const float *from, int64_t rows,
   return ACCEL_OK;
 }
 
-static void multiply(float *values, int64_t n, double by) {
-  for (int64_t i = 0; i < n; i++) values[i] = (float)(by * (double)values[i]);
+/* What DoRA brings each row (of Conv1D and tables each column) to, [out]; NULL: nothing.  PEFT has
+ * [1, out, 1, 1] for convolutions, LyCORIS [out, 1 ...], or, for its columns, [1, in ...]. */
+static accel_status read_magnitude(const binding *b, const accel__adapter *a,
+                                   const accel__adapter_module *m, int64_t out, float **magnitude) {
+  const accel__tensor_info *t = m->tensor[ACCEL__LORA_MAGNITUDE],
+                           *shaped = m->tensor[ACCEL__LORA_DORA_SCALE];
+  if (shaped && (!shaped->rank || shaped->dim[0] != out))
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: '%.160s' has a dora_scale for its inputs, which is not supported",
+                       a->path, m->name);
+  *magnitude = NULL;
+  if (!t && !shaped) return ACCEL_OK;
+  accel__tensor_info flat = shaped ? *shaped : *t;
+  flat.rank = 1;
+  flat.dim[0] = (int64_t)flat.elements;
+  return accel__adapter_matrix(a, m->name, &flat, (int64_t[]){out, 1}, &b->all->arena, magnitude);
+}
+
+/* LoHa and LoKr of a file: the delta is made for the weight as it lies there. */
+static accel_status bind_other(const binding *b, const accel__adapter *a,
+                               const accel__adapter_module *m, int64_t index) {
+  accel__weight_delta d = {.rank = 0};
+  ACCEL_TRY(base_matrix(b, index, &d.rows, &d.columns));
+  ACCEL_TRY(accel__lora_kind_delta(a, m, &b->all->arena, &d));
+  return accel__weight_deltas_add(b->all->deltas, b->base.name[index], &d);
 }
 
 /* W [out, in] + s B [out, r] A [r, in]; of Conv1D and tables W is [in, out], and the sum its
@@ -79,24 +102,17 @@ static accel_status bind_matrices(const binding *b, const accel__adapter *a,
   const bool table = m->tensor[ACCEL__LORA_EMBEDDING_A] != NULL;
   const bool transposed = table || a->config.fan_in_fan_out;
   const accel__tensor_info *ta = m->tensor[table ? ACCEL__LORA_EMBEDDING_A : ACCEL__LORA_A],
-                           *tb = m->tensor[table ? ACCEL__LORA_EMBEDDING_B : ACCEL__LORA_B],
-                           *tm = m->tensor[ACCEL__LORA_MAGNITUDE];
+                           *tb = m->tensor[table ? ACCEL__LORA_EMBEDDING_B : ACCEL__LORA_B];
   const int64_t rank = m->lora.rank;
   accel__weight_delta d = {.rank = (uint32_t)rank, .by_column = transposed};
-  float *down, *up, *magnitude = NULL;
+  float *down, *up, *magnitude;
   ACCEL_TRY(base_matrix(b, index, &d.rows, &d.columns));
   const int64_t in = transposed ? d.rows : d.columns, out = transposed ? d.columns : d.rows;
   ACCEL_TRY(accel__adapter_check_rank(a, m, ta));
   ACCEL_TRY(accel__adapter_matrix(a, m->name, ta, (int64_t[]){rank, in}, &b->all->arena, &down));
   ACCEL_TRY(accel__adapter_matrix(a, m->name, tb, (int64_t[]){out, rank}, &b->all->arena, &up));
-  if (tm) { /* of convolutions [1, out, 1, 1] */
-    accel__tensor_info flat = *tm;
-    flat.rank = 1;
-    flat.dim[0] = (int64_t)tm->elements;
-    ACCEL_TRY(
-        accel__adapter_matrix(a, m->name, &flat, (int64_t[]){out, 1}, &b->all->arena, &magnitude));
-  }
-  multiply(up, out * rank, a->scale * m->lora.scaling);
+  ACCEL_TRY(read_magnitude(b, a, m, out, &magnitude));
+  accel__adapter_scale(up, out * rank, a->scale * m->lora.scaling);
   d.left = up;
   d.right = down;
   if (transposed) {
@@ -122,7 +138,7 @@ static accel_status bind_bias(const binding *b, const accel__adapter *a,
   if (index < 0) return ACCEL_OK;
   ACCEL_TRY(base_matrix(b, index, &d.rows, &d.columns));
   ACCEL_TRY(accel__adapter_matrix(a, m->name, t, (int64_t[]){d.rows, 1}, &b->all->arena, &left));
-  multiply(left, d.rows, a->scale * m->lora.scaling);
+  accel__adapter_scale(left, d.rows, a->scale * m->lora.scaling);
   d.left = left;
   return accel__weight_deltas_add(b->all->deltas, b->base.name[index], &d);
 }
@@ -137,7 +153,9 @@ static accel_status bind_module(const binding *b, const accel__adapter *a,
   if (index < 0) return ACCEL_OK;
   ACCEL_TRY(refuse_coded(b, a, index));
   if (m->tensor[ACCEL__LORA_EMBEDDING_A]) ACCEL_TRY(refuse_tied(b, a, index));
-  ACCEL_TRY(bind_matrices(b, a, m, index));
+  const bool other =
+      m->tensor[ACCEL__LOHA_W1_A] || m->tensor[ACCEL__LOKR_W1] || m->tensor[ACCEL__LOKR_W1_A];
+  ACCEL_TRY(other ? bind_other(b, a, m, index) : bind_matrices(b, a, m, index));
   return bind_bias(b, a, m);
 }
 

@@ -20,7 +20,22 @@ typedef enum accel__lora_kind {
   ACCEL__LORA_EMBEDDING_A,
   ACCEL__LORA_EMBEDDING_B,
   ACCEL__LORA_MAGNITUDE,
-  ACCEL__LORA_ALPHA, /* of files: one number */
+  /* of files (lora_kinds.c) */
+  ACCEL__LORA_ALPHA,      /* one number */
+  ACCEL__LORA_DORA_SCALE, /* a magnitude, as LyCORIS shapes it */
+  ACCEL__LOHA_W1_A,
+  ACCEL__LOHA_W1_B,
+  ACCEL__LOHA_T1,
+  ACCEL__LOHA_W2_A,
+  ACCEL__LOHA_W2_B,
+  ACCEL__LOHA_T2,
+  ACCEL__LOKR_W1,
+  ACCEL__LOKR_W1_A,
+  ACCEL__LOKR_W1_B,
+  ACCEL__LOKR_W2,
+  ACCEL__LOKR_W2_A,
+  ACCEL__LOKR_W2_B,
+  ACCEL__LOKR_T2,
   ACCEL__LORA_KINDS
 } accel__lora_kind;
 
@@ -42,6 +57,7 @@ typedef struct accel__adapter {
   const char *path; /* directory, or file */
   bool is_file;     /* without a config */
   double alpha[3];  /* of a file's unet, text_encoder, text_encoder_2; 0: the rank */
+  bool dora[3];     /* likewise: its modules have magnitudes */
   double scale;     /* the user's */
   accel__adapter_config config;
   const accel__checkpoint *checkpoint; /* its tensors; the model's once they are joined */

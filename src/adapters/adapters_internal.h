@@ -55,11 +55,20 @@ accel_status accel__lora_file_base(accel__adapter_base *base);
 accel_status accel__lora_file_find(const accel__adapter_base *base, const accel__adapter *adapter,
                                    const accel__adapter_module *module, int64_t *out);
 
+/* Is a module of a file one of LoHa or LoKr?  Sets its rank; ACCEL_ERROR_FORMAT, _UNSUPPORTED: tensors
+ * that do not make one kind, or whose meaning is not certain. */
+accel_status accel__lora_kind_check(const accel__adapter *a, accel__adapter_module *module,
+                                    bool *other);
+/* *delta of such a module, for a tensor of delta->rows and delta->columns; in `arena`. */
+accel_status accel__lora_kind_delta(const accel__adapter *a, const accel__adapter_module *module,
+                                    accel__arena *arena, accel__weight_delta *delta);
+
 /* Tensor `t` of module `module` as fp32 dim[0] x dim[1], in `arena`.  ACCEL_ERROR_FORMAT: it has
  * another shape, or a value that is not finite. */
 accel_status accel__adapter_matrix(const accel__adapter *adapter, const char *module,
                                    const accel__tensor_info *t, const int64_t dim[2],
                                    accel__arena *arena, float **out);
+void accel__adapter_scale(float *values, int64_t n, double by);
 /* Has A of a module the rank that the config says? */
 accel_status accel__adapter_check_rank(const accel__adapter *adapter,
                                        const accel__adapter_module *module,

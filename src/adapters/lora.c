@@ -70,25 +70,40 @@ static int64_t row_in_b(const accel__source_weight *w, int64_t row) {
   return w->first_row + row;
 }
 
-/* What `m` adds to weight `weight`, one of those made of its tensor. */
-static accel_status make_slot(loading *l, const accel__adapter_module *m, uint32_t weight) {
-  const accel__source_weight *w = accel__weight_source(l->base.program, weight);
-  const int64_t rank = m->lora.rank, k = w->dim[1], n = w->dim[0],
-                stored = w->stored_rows > 0       ? w->stored_rows
-                         : w->transposed_rows > 0 ? w->transposed_rows
-                                                  : n;
-  float *from_a, *from_b;
+/* The matrices of a module as its file has them: read once, though a fused module (q, k and v in one)
+ * belongs to several weights. */
+typedef struct matrices {
+  float *a, *b; /* [rank, k], [stored, rank]; NULL: not read */
+  int64_t k, stored;
+} matrices;
+
+static accel_status read_matrices(loading *l, const accel__adapter_module *m,
+                                  const accel__source_weight *w, matrices *from) {
+  const int64_t rank = m->lora.rank, stored = w->stored_rows > 0       ? w->stored_rows
+                                              : w->transposed_rows > 0 ? w->transposed_rows
+                                                                       : w->dim[0];
+  if (from->a && from->k == w->dim[1] && from->stored == stored) return ACCEL_OK;
+  from->k = w->dim[1];
+  from->stored = stored;
   ACCEL_TRY(accel__adapter_matrix(&l->adapter, m->name, m->tensor[ACCEL__LORA_A],
-                                  (int64_t[]){rank, k}, &l->arena, &from_a));
-  ACCEL_TRY(accel__adapter_matrix(&l->adapter, m->name, m->tensor[ACCEL__LORA_B],
-                                  (int64_t[]){stored, rank}, &l->arena, &from_b));
+                                  (int64_t[]){rank, from->k}, &l->arena, &from->a));
+  return accel__adapter_matrix(&l->adapter, m->name, m->tensor[ACCEL__LORA_B],
+                               (int64_t[]){stored, rank}, &l->arena, &from->b);
+}
+
+/* What `m` adds to weight `weight`, one of those made of its tensor. */
+static accel_status make_slot(loading *l, const accel__adapter_module *m, uint32_t weight,
+                              matrices *from) {
+  const accel__source_weight *w = accel__weight_source(l->base.program, weight);
+  const int64_t rank = m->lora.rank, k = w->dim[1], n = w->dim[0];
+  ACCEL_TRY(read_matrices(l, m, w, from));
   float *a = accel__arena_array(&l->lora->arena, (size_t)(rank * k), sizeof *a),
         *b = accel__arena_array(&l->lora->arena, (size_t)(rank * n), sizeof *b);
   if (!a || !b) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (int64_t r = 0; r < rank; r++) {
-    for (int64_t i = 0; i < k; i++) a[i * rank + r] = from_a[r * k + i];
+    for (int64_t i = 0; i < k; i++) a[i * rank + r] = from->a[r * k + i];
     for (int64_t i = 0; i < n; i++)
-      b[r * n + i] = (float)(m->lora.scaling * (double)from_b[row_in_b(w, i) * rank + r]);
+      b[r * n + i] = (float)(m->lora.scaling * (double)from->b[row_in_b(w, i) * rank + r]);
   }
   l->slot[weight] = (accel_plugin_low_rank){.a = a, .b = b, .rank = (uint32_t)rank};
   return ACCEL_OK;
@@ -97,6 +112,7 @@ static accel_status make_slot(loading *l, const accel__adapter_module *m, uint32
 static accel_status add_module(loading *l, const accel__adapter_module *m) {
   const accel_plugin_program *p = accel__program_view(l->base.program);
   const char *name = accel__arena_printf(&l->arena, "%s.weight", m->name);
+  matrices from = {.a = NULL};
   int64_t index;
   if (!name) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__adapter_check_rank(&l->adapter, m, m->tensor[ACCEL__LORA_A]));
@@ -110,7 +126,7 @@ static accel_status add_module(loading *l, const accel__adapter_module *m) {
     if (!l->has_step[i] || w->rank != 2 || w->n_parts > 1 || (w->derive && !w->transposed_rows))
       return refuse(&l->adapter, m->name,
                     "is no plain linear layer, and a request can change no other");
-    ACCEL_TRY(make_slot(l, m, i));
+    ACCEL_TRY(make_slot(l, m, i, &from));
   }
   return ACCEL_OK;
 }

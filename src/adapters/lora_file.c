@@ -30,6 +30,22 @@ static const struct suffix {
                 {"_lora.up.weight", ACCEL__LORA_B},
                 {".lora_linear_layer.down.weight", ACCEL__LORA_A},
                 {".lora_linear_layer.up.weight", ACCEL__LORA_B},
+                {".lora_magnitude_vector", ACCEL__LORA_MAGNITUDE},
+                {".lora_magnitude_vector.weight", ACCEL__LORA_MAGNITUDE},
+                {".dora_scale", ACCEL__LORA_DORA_SCALE},
+                {".hada_w1_a", ACCEL__LOHA_W1_A},
+                {".hada_w1_b", ACCEL__LOHA_W1_B},
+                {".hada_t1", ACCEL__LOHA_T1},
+                {".hada_w2_a", ACCEL__LOHA_W2_A},
+                {".hada_w2_b", ACCEL__LOHA_W2_B},
+                {".hada_t2", ACCEL__LOHA_T2},
+                {".lokr_w1", ACCEL__LOKR_W1},
+                {".lokr_w1_a", ACCEL__LOKR_W1_A},
+                {".lokr_w1_b", ACCEL__LOKR_W1_B},
+                {".lokr_w2", ACCEL__LOKR_W2},
+                {".lokr_w2_a", ACCEL__LOKR_W2_A},
+                {".lokr_w2_b", ACCEL__LOKR_W2_B},
+                {".lokr_t2", ACCEL__LOKR_T2},
                 {".alpha", ACCEL__LORA_ALPHA}};
 
 /* Beginnings of kohya's names, and of those without a part, which are the UNet's. */
@@ -109,9 +125,10 @@ static accel_status add_tensor(accel__adapter *a, accel__arena *arena, accel__ma
 
 /* ---- scaling ---- */
 
-/* lora_alpha of a part in the metadata that diffusers writes; left alone where there is none. */
+/* lora_alpha and use_dora of a part in the metadata that diffusers writes; left alone where there are
+ * none. */
 static accel_status read_alpha(const accel__adapter *a, const accel__checkpoint *tensors,
-                               const char *part, double *alpha) {
+                               const char *part, double *alpha, bool *dora) {
   const char *text = accel__checkpoint_metadata(tensors, "lora_adapter_metadata");
   accel__json_file file = {0};
   char key[64];
@@ -119,7 +136,9 @@ static accel_status read_alpha(const accel__adapter *a, const accel__checkpoint 
   ACCEL_TRY(accel__json_parse(text, strlen(text), a->path, &file));
   snprintf(key, sizeof key, "%s.lora_alpha", part);
   accel_status status = accel__json_number(&file, file.root, key, alpha);
-  static const char *const changes[] = {"alpha_pattern", "use_rslora", "use_dora", "lora_bias"};
+  snprintf(key, sizeof key, "%s.use_dora", part);
+  if (status == ACCEL_OK) status = accel__json_bool(&file, file.root, key, dora);
+  static const char *const changes[] = {"alpha_pattern", "use_rslora", "lora_bias"};
   for (size_t i = 0; i < sizeof changes / sizeof *changes && status == ACCEL_OK; i++) {
     snprintf(key, sizeof key, "%s.%s", part, changes[i]);
     const accel__json *value = accel__json_get(file.root, key);
@@ -135,24 +154,28 @@ static accel_status read_alpha(const accel__adapter *a, const accel__checkpoint 
 /* What the file says of its parts, before it is joined to the base's. */
 accel_status accel__lora_file_read(accel__adapter *a, const accel__checkpoint *tensors) {
   a->alpha[0] = a->alpha[1] = a->alpha[2] = 0;
-  ACCEL_TRY(read_alpha(a, tensors, "unet", &a->alpha[0]));
-  ACCEL_TRY(read_alpha(a, tensors, "text_encoder", &a->alpha[1]));
-  return read_alpha(a, tensors, "text_encoder_2", &a->alpha[2]);
+  ACCEL_TRY(read_alpha(a, tensors, "unet", &a->alpha[0], &a->dora[0]));
+  ACCEL_TRY(read_alpha(a, tensors, "text_encoder", &a->alpha[1], &a->dora[1]));
+  return read_alpha(a, tensors, "text_encoder_2", &a->alpha[2], &a->dora[2]);
 }
 
 static accel_status read_scaling(accel__adapter *a, accel__adapter_module *m) {
   const accel__tensor_info *t = m->tensor[ACCEL__LORA_ALPHA], *down = m->tensor[ACCEL__LORA_A];
-  if (!down || !m->tensor[ACCEL__LORA_B])
+  bool other;
+  ACCEL_TRY(accel__lora_kind_check(a, m, &other));
+  if (!other && (!down || !m->tensor[ACCEL__LORA_B]))
     return bad(a, m->name, "has only one of its two matrices");
-  if (!down->rank || !down->dim[0]) return bad(a, m->name, "has a matrix without rows");
+  if (!other && (!down->rank || !down->dim[0])) return bad(a, m->name, "has a matrix without rows");
   const int part = accel__starts_with(m->key, "text_encoder_2_") ? 2
                    : accel__starts_with(m->key, "text_encoder_") ? 1
                                                                  : 0;
   float alpha = (float)a->alpha[part];
+  if (a->dora[part] && !m->tensor[ACCEL__LORA_MAGNITUDE] && !m->tensor[ACCEL__LORA_DORA_SCALE])
+    return bad(a, m->name, "has no lora_magnitude_vector, which use_dora of the metadata asks for");
   if (t && t->elements != 1) return bad(a, m->name, "has an alpha that is not one number");
   if (t) ACCEL_TRY(accel__tensor_to_f32(a->checkpoint, t, 0, 1, &alpha));
-  m->lora.rank = down->dim[0];
-  m->lora.scaling = alpha != 0 ? (double)alpha / (double)m->lora.rank : 1;
+  if (!other) m->lora.rank = down->dim[0];
+  m->lora.scaling = alpha != 0 && m->lora.rank ? (double)alpha / (double)m->lora.rank : 1;
   return m->lora.scaling - m->lora.scaling == 0
              ? ACCEL_OK
              : bad(a, m->name, "has an alpha that is not finite");

@@ -8,6 +8,10 @@ accel_text_to_image_params accel_text_to_image_params_default(void) {
   return (accel_text_to_image_params){.size = sizeof(accel_text_to_image_params),
                                       .images_per_prompt = 1,
                                       .guidance_scale = NAN,
+                                      .skip_layer_guidance_scale = NAN,
+                                      .skip_layer_guidance_start = NAN,
+                                      .skip_layer_guidance_stop = NAN,
+                                      .true_cfg_scale = NAN,
                                       .strength = NAN};
 }
 
@@ -33,6 +37,11 @@ accel_status accel_text_to_image(accel_endpoint *endpoint, const char *const *pr
   if (mine.strength < 0 || mine.strength > 1)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: strength is %g; it must be from 0 to 1", __func__,
                        mine.strength);
+  if (isinf(mine.true_cfg_scale) || isinf(mine.skip_layer_guidance_scale) ||
+      isinf(mine.skip_layer_guidance_start) || isinf(mine.skip_layer_guidance_stop))
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "%s: true_cfg_scale and skip_layer_guidance_* must be finite", __func__);
+  if (mine.n_skip_guidance_layers) API_NEED(mine.skip_guidance_layers);
   if (mine.image) ACCEL_TRY(accel__check_media(__func__, "image", mine.image, 1));
   if (!mine.mask_image) return accel__text_to_image(endpoint, prompts, n, &mine, out);
   ACCEL_TRY(accel__check_media(__func__, "mask_image", mine.mask_image, 1));

@@ -23,6 +23,8 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_genera
     cli_json_int(&json, "seed", (int64_t)made->image[i].seed);
     cli_json_int(&json, "width", made->image[i].width);
     cli_json_int(&json, "height", made->image[i].height);
+    if (made->image[i].flagged >= 0)
+      cli_json_bool(&json, "nsfw_content_detected", made->image[i].flagged == 1);
     cli_json_close(&json, '}');
   }
   cli_json_close(&json, ']');
@@ -51,10 +53,30 @@ static int read_size(const cli_run *run, accel_text_to_image_params *how) {
   return cli_usage(run, "--size is WIDTHxHEIGHT, such as 512x512, not '%s'", text);
 }
 
+enum { MAX_LAYERS = 256 };
+
+/* "7,8,9" into layers[MAX_LAYERS]. */
+static int read_layers(const cli_run *run, accel_text_to_image_params *how, uint32_t *layers) {
+  const char *at = run->value[OPT_SKIP_LAYERS];
+  while (at && how->n_skip_guidance_layers < MAX_LAYERS) {
+    char *end;
+    const unsigned long layer = strtoul(at, &end, 10);
+    if (*at < '0' || *at > '9' || layer > UINT32_MAX || (*end && *end != ',')) break;
+    layers[how->n_skip_guidance_layers++] = (uint32_t)layer;
+    at = *end ? end + 1 : NULL;
+  }
+  how->skip_guidance_layers = layers;
+  return at ? cli_usage(run, "--skip-layers is numbers with commas, such as 7,8,9, not '%s'",
+                        run->value[OPT_SKIP_LAYERS])
+            : 0;
+}
+
 static int paint(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) {
   accel_text_to_image_params how = accel_text_to_image_params_default();
   accel_generated_images *made;
+  uint32_t layers[MAX_LAYERS];
   int code = read_size(run, &how);
+  if (!code) code = read_layers(run, &how, layers);
   if (code) return code;
   if (run->value[OPT_MASK] && !run->value[OPT_INIT])
     return cli_usage(run, "--mask covers part of a picture: give it with --init FILE");
@@ -66,6 +88,12 @@ static int paint(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   how.guidance_scale = cli_number(run, OPT_GUIDANCE, how.guidance_scale);
   how.guidance_rescale = cli_number(run, OPT_GUIDANCE_RESCALE, how.guidance_rescale);
   how.eta = cli_number(run, OPT_ETA, how.eta);
+  how.true_cfg_scale = cli_number(run, OPT_TRUE_CFG_SCALE, how.true_cfg_scale);
+  how.skip_layer_guidance_scale =
+      cli_number(run, OPT_SKIP_LAYER_SCALE, how.skip_layer_guidance_scale);
+  how.skip_layer_guidance_start =
+      cli_number(run, OPT_SKIP_LAYER_START, how.skip_layer_guidance_start);
+  how.skip_layer_guidance_stop = cli_number(run, OPT_SKIP_LAYER_STOP, how.skip_layer_guidance_stop);
   how.strength = cli_number(run, OPT_STRENGTH, how.strength);
   const accel_media init = {.name = run->value[OPT_INIT]};
   const accel_media mask = {.name = run->value[OPT_MASK]};

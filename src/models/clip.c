@@ -8,13 +8,17 @@
 const accel__rename accel__clip_vision_alone[] = {{"vision_model.", ""}, {NULL, NULL}};
 const accel__rename accel__clip_text_alone[] = {{"text_model.", ""}, {NULL, NULL}};
 
-accel_status accel__clip_enter(accel__build *b, const char *key) {
+accel_status accel__clip_enter_of(accel__build *b, const accel__json *whole, const char *key) {
   char dict[64];
   snprintf(dict, sizeof dict, "%s_dict", key);
-  const accel__json *with_dict = accel__json_get(b->file->root, dict),
-                    *plain = accel__json_get(b->file->root, key);
+  const accel__json *with_dict = accel__json_get(whole, dict), *plain = accel__json_get(whole, key);
   const char *found = cJSON_IsObject(with_dict) ? dict : plain != NULL ? key : NULL;
-  return accel__enter_config(b, found);
+  b->config = whole;
+  return found != NULL ? accel__json_object(b->file, whole, found, &b->config) : ACCEL_OK;
+}
+
+accel_status accel__clip_enter(accel__build *b, const char *key) {
+  return accel__clip_enter_of(b, b->file->root, key);
 }
 
 accel_status accel__clip_read(accel__build *b, accel__clip_tower *t) {
@@ -168,20 +172,20 @@ const accel__clip_tower accel__clip_text_defaults = {.hidden = 512,
                                                      .eos = 49407,
                                                      .eps = 1e-5,
                                                      .act = {.act = ACCEL_PLUGIN_ACT_GELU_QUICK}};
-static const accel__clip_tower vision_defaults = {.hidden = 768,
-                                                  .layers = 12,
-                                                  .heads = 12,
-                                                  .inner = 3072,
-                                                  .projection = 512,
-                                                  .channels = 3,
-                                                  .image = {224, 224},
-                                                  .patch = {32, 32},
-                                                  .eps = 1e-5,
-                                                  .act = {.act = ACCEL_PLUGIN_ACT_GELU_QUICK}};
+const accel__clip_tower accel__clip_vision_defaults = {.hidden = 768,
+                                                       .layers = 12,
+                                                       .heads = 12,
+                                                       .inner = 3072,
+                                                       .projection = 512,
+                                                       .channels = 3,
+                                                       .image = {224, 224},
+                                                       .patch = {32, 32},
+                                                       .eps = 1e-5,
+                                                       .act = {.act = ACCEL_PLUGIN_ACT_GELU_QUICK}};
 
 static accel_status read_towers(accel__build *b, clip *m, bool text, bool vision) {
   m->text = accel__clip_text_defaults;
-  m->vision = vision_defaults;
+  m->vision = accel__clip_vision_defaults;
   if (text) {
     ACCEL_TRY(accel__clip_enter(b, "text_config"));
     ACCEL_TRY(accel__clip_read(b, &m->text));
@@ -206,15 +210,20 @@ static void build_text(accel__build *b, clip *m) {
   b->scope = NULL;
 }
 
-static void build_vision(accel__build *b, clip *m) {
-  accel__tensor pixels = accel__add_pixels(b, m->vision.channels, NULL);
-  b->scope = "vision_model.";
-  accel__tensor x = accel__clip_patches(b, &m->vision, pixels, true, false);
-  x = accel__norm_layer(b, x, -1, m->vision.eps, true, "pre_layrnorm");
-  m->vision_last = accel__clip_layers(b, &m->vision, x);
-  m->vision_pooled = accel__norm_layer(b, accel__first_rows(b, m->vision_last), -1, m->vision.eps,
-                                       true, "post_layernorm");
+accel__tensor accel__clip_vision(accel__build *b, accel__clip_tower *t, accel__tensor pixels,
+                                 const char *scope, accel__tensor *pooled) {
+  b->scope = scope;
+  accel__tensor x = accel__clip_patches(b, t, pixels, true, false);
+  x = accel__norm_layer(b, x, -1, t->eps, true, "pre_layrnorm");
+  x = accel__clip_layers(b, t, x);
+  *pooled = accel__norm_layer(b, accel__first_rows(b, x), -1, t->eps, true, "post_layernorm");
   b->scope = NULL;
+  return x;
+}
+
+static void build_vision(accel__build *b, clip *m) {
+  const accel__tensor pixels = accel__add_pixels(b, m->vision.channels, NULL);
+  m->vision_last = accel__clip_vision(b, &m->vision, pixels, "vision_model.", &m->vision_pooled);
 }
 
 static void both(accel__build *b, clip *m) {

@@ -21,6 +21,10 @@ accel_status accel__unet_2d(accel__build *b, accel__tensor *out);
 /* SD3Transformer2DModel: the inputs "hidden_states" [B,C,H,W], "encoder_hidden_states" [B,S,width],
  * "pooled_projections" [B,width], "timestep" [B]; *out [B,C,H,W], cut to whole patches. */
 accel_status accel__sd3_transformer(accel__build *b, accel__tensor *out);
+/* And once more with an input "skip_layers" [layers], behind the others: *skipping, the same without the
+ * layers for which it is 1, and with those for which it is 0.  NULL: as accel__sd3_transformer. */
+accel_status accel__sd3_transformer_skipping(accel__build *b, accel__tensor *out,
+                                             accel__tensor *skipping);
 
 /* FluxTransformer2DModel: the inputs "hidden_states" [B,rows,C], "encoder_hidden_states"
  * [B,S,width], "pooled_projections" [B,width], "timestep" [B] (0 to 1), "img_ids" [rows,3], "txt_ids"
@@ -58,5 +62,10 @@ accel__tensor accel__autoencoder_tiny_encode(accel__build *b, const accel__autoe
 /* latents [B,latents,h,w] -> pixels [B,out,H,W] */
 accel__tensor accel__autoencoder_tiny_decode(accel__build *b, const accel__autoencoder_tiny *c,
                                              accel__tensor latents);
+
+/* StableDiffusionSafetyChecker: its own `config`, and its tensors below `scope`.  Adds the input
+ * "pixel_values" [B,3,side,side] and the outputs "special_scores" [B,3] and "concept_scores" [B,17]: cosines
+ * of a picture and concepts, less the threshold of each. */
+accel_status accel__safety_checker(accel__build *b, const accel__json *config, const char *scope);
 
 #endif

@@ -293,16 +293,15 @@ accel_status accel__generation_file(const char *directory, accel__json_file *out
 }
 
 const char *const *accel__model_sensitive(const char *class_name) {
-  /* the ends of a UNet, what it makes of the time, and all of the autoencoder */
+  /* the ends of a UNet, what it makes of the time, and all of autoencoder and safety checker */
   static const char *const none[] = {NULL}, *const all[] = {"*@coded", NULL},
-                           *const unet[] = {"*conv_in.*@coded",
-                                            "*conv_out.*@coded",
-                                            "*time_embedding.*@coded",
-                                            "*class_embedding.*@coded",
-                                            "*add_embedding.*@coded",
-                                            "vae.*@coded",
-                                            NULL};
-  if (accel__starts_with(class_name, "Autoencoder")) return all;
+                           *const unet[] = {"*conv_in.*@coded",        "*conv_out.*@coded",
+                                            "*time_embedding.*@coded", "*class_embedding.*@coded",
+                                            "*add_embedding.*@coded",  "vae.*@coded",
+                                            "safety_checker.*@coded",  NULL};
+  if (accel__starts_with(class_name, "Autoencoder") ||
+      accel__ends_with(class_name, "SafetyChecker"))
+    return all;
   const bool paints = accel__ends_with(class_name, "Pipeline") ||
                       accel__ends_with(class_name, "UNet2DModel") ||
                       accel__ends_with(class_name, "UNet2DConditionModel");

@@ -112,6 +112,13 @@ static accel__tensor planes(accel__build *b, const sd3 *c, accel__tensor x, acce
                         (accel__dim[]){b->B, out, accel__times(b, h, p), accel__times(b, w, p)});
 }
 
+/* What is behind the blocks. */
+static accel__tensor finish(accel__build *b, const sd3 *c, const accel__joint *how, accel__tensor x,
+                            accel__dim h, accel__dim w) {
+  accel__at(b->p, (uint32_t)c->layers + 1, "%sproj_out", b->scope != NULL ? b->scope : "");
+  return planes(b, c, accel__joint_output(b, how, x, c->patch * c->patch * c->out), h, w);
+}
+
 /* A block: *x and *text are the streams; behind the last one there is no text any more. */
 static void block(accel__build *b, const sd3 *c, const accel__joint *how,
                   const accel__joint_space space[2], int64_t i, accel__tensor *x,
@@ -151,7 +158,25 @@ static void block(accel__build *b, const sd3 *c, const accel__joint *how,
   *text = accel__joint_feed_forward(b, *text, of_text + MLP, name);
 }
 
+/* Layer i left out where skipped[i] is 1: *x and *text as they were before it, else as they are now. */
+static void leave_out(accel__build *b, accel__tensor skipped, int64_t i,
+                      const accel__tensor before[2], accel__tensor *x, accel__tensor *text) {
+  const accel__tensor old = accel__slice(b->p, skipped, 0, i, i + 1),
+                      new = accel__affine(b, old, -1.0, 1.0);
+  accel__tensor *const now[2] = {x, text};
+  for (int k = 0; k < 2; k++)
+    if (*now[k] != before[k])
+      *now[k] = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD,
+                              accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, before[k], old),
+                              accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, *now[k], new));
+}
+
 accel_status accel__sd3_transformer(accel__build *b, accel__tensor *out) {
+  return accel__sd3_transformer_skipping(b, out, NULL);
+}
+
+accel_status accel__sd3_transformer_skipping(accel__build *b, accel__tensor *out,
+                                             accel__tensor *skipping) {
   sd3 c;
   ACCEL_TRY(read_config(b, &c));
   const int64_t most = c.grid * c.patch;
@@ -179,10 +204,21 @@ accel_status accel__sd3_transformer(accel__build *b, accel__tensor *out) {
                                        accel__tensor_dim(b->p, text, 1));
   const accel__joint_space space[2] = {accel__joint_space_of(b, all, "positions and text"),
                                        accel__joint_space_of(b, rows, "positions")};
+  const accel__tensor first[2] = {x, text};
   for (int64_t i = 0; i < c.layers; i++) block(b, &c, &how, space, i, &x, &text);
-  accel__at(b->p, (uint32_t)c.layers + 1, "%sproj_out", b->scope != NULL ? b->scope : "");
-  x = accel__joint_output(b, &how, x, c.patch * c.patch * c.out);
-  *out = planes(b, &c, x, h, w);
+  *out = finish(b, &c, &how, x, h, w);
+  if (skipping == NULL) return ACCEL_OK;
+  const accel__dim layers = accel__const_dim(b->p, c.layers);
+  const accel__tensor skipped =
+      accel__add_item(b, "skip_layers", ACCEL_PLUGIN_F32, 1, &layers, ACCEL__DEFAULT_REQUIRED);
+  x = first[0];
+  text = first[1];
+  for (int64_t i = 0; i < c.layers; i++) {
+    const accel__tensor before[2] = {x, text};
+    block(b, &c, &how, space, i, &x, &text);
+    leave_out(b, skipped, i, before, &x, &text);
+  }
+  *skipping = finish(b, &c, &how, x, h, w);
   return ACCEL_OK;
 }
 

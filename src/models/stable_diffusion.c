@@ -9,6 +9,8 @@
  *   decode_latents  "latents" [B,4,h,w], divided by the scaling factor -> "pixels" [B,3,H,W], -1 to 1
  *   encode_pixels   "pixels" -> "latent_dist.parameters" [B,8,h,w]: mean and logarithm of variance;
  *            of an AutoencoderTiny "latents" [B,4,h,w]
+ *   safety   "pixel_values" -> "special_scores" [B,3], "concept_scores" [B,17], where the pipeline has
+ *            a safety checker
  */
 #include <stdio.h>
 #include <string.h>
@@ -148,12 +150,32 @@ accel_status accel__pipeline_autoencoder(accel__build *b) {
                        class);
 }
 
+/* "safety" of the part "safety_checker", where there is one. */
+static accel_status build_safety(accel__build *b) {
+  const char *class = NULL;
+  const uint32_t first = b->model->n_inputs;
+  const accel__json *config = NULL;
+  ACCEL_TRY(accel__json_object(b->file, b->file->root, "safety_checker", &config));
+  if (config == NULL) return ACCEL_OK;
+  const accel__json *classes = accel__json_get(config, "architectures");
+  if (cJSON_IsArray(classes) && cJSON_IsString(classes->child)) class = classes->child->valuestring;
+  if (class == NULL || strcmp(class, "StableDiffusionSafetyChecker") != 0)
+    return accel__refuse(b,
+                         "safety_checker: class '%s' is not supported; known: "
+                         "StableDiffusionSafetyChecker, or none (--no-safety)",
+                         class != NULL ? class : "");
+  ACCEL_TRY(accel__safety_checker(b, config, "safety_checker."));
+  accel__pipeline_entry(b, "safety", first);
+  return ACCEL_OK;
+}
+
 accel_status accel__pipeline_end(accel__build *b, uint32_t first_input, uint32_t n,
                                  accel__tensor x) {
   accel__model_output *sample = accel__arena_alloc(b->arena, sizeof *sample);
   if (sample == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
   *sample = (accel__model_output){.name = "sample", .tensor = x};
   ACCEL_TRY(accel__pipeline_autoencoder(b));
+  ACCEL_TRY(build_safety(b));
   b->model->inputs = b->input + first_input;
   b->model->n_inputs = n;
   b->output = sample;

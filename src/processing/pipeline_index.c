@@ -14,10 +14,11 @@ enum { MAX_INDEX = 1 << 20, MAX_CONFIG = 16 << 20 };
 static const struct part {
   const char *name, *file;
   bool weights;
-} parts[] = {{"text_encoder", "config.json", true},        {"text_encoder_2", "config.json", true},
-             {"text_encoder_3", "config.json", true},      {"unet", "config.json", true},
-             {"transformer", "config.json", true},         {"vae", "config.json", true},
-             {"scheduler", "scheduler_config.json", false}};
+} parts[] = {
+    {"text_encoder", "config.json", true},   {"text_encoder_2", "config.json", true},
+    {"text_encoder_3", "config.json", true}, {"unet", "config.json", true},
+    {"transformer", "config.json", true},    {"vae", "config.json", true},
+    {"safety_checker", "config.json", true}, {"scheduler", "scheduler_config.json", false}};
 enum { N_PARTS = sizeof parts / sizeof *parts };
 
 bool accel__is_pipeline(const char *directory) {
@@ -48,10 +49,11 @@ static const char *folder_of(const char *directory, const char *name, accel__are
   return !accel__file_exists(folder) && accel__file_exists(own) ? directory : folder;
 }
 
-/* Where a part is: `decoder` stands in the place of "vae". */
-static const char *place_of(const char *directory, const char *decoder, const char *name,
-                            accel__arena *arena) {
-  return decoder && !strcmp(name, "vae") ? decoder : folder_of(directory, name, arena);
+/* Where a part is: the user's decoder stands in the place of "vae". */
+static const char *place_of(const char *directory, const accel__pipeline_choice *choice,
+                            const char *name, accel__arena *arena) {
+  return choice->decoder && !strcmp(name, "vae") ? choice->decoder
+                                                 : folder_of(directory, name, arena);
 }
 
 /* Appends "name": and the file's text.  It has been read as JSON before, so that what is wrong in
@@ -76,13 +78,25 @@ static accel_status append_part(const char *folder, const struct part *part, acc
   return accel__buffer_status(text);
 }
 
-static accel_status compose(const char *directory, const char *decoder,
+static bool left_out(const accel__pipeline_choice *choice, const char *name) {
+  return choice->without_safety && !strcmp(name, "safety_checker");
+}
+
+/* Many delete the checker's folder, and leave it in the index. */
+static accel_status explain(accel_status status, const char *name) {
+  if (status != ACCEL_ERROR_NOT_FOUND || strcmp(name, "safety_checker")) return status;
+  return accel__remedy(status,
+                       "fetch the pipeline's safety checker, or leave it out: --no-safety, in "
+                       "Python safety_checker=None");
+}
+
+static accel_status compose(const char *directory, const accel__pipeline_choice *choice,
                             const accel__json_file *index, accel__arena *arena,
                             accel__buffer *text) {
   const char *name = NULL;
   ACCEL_TRY(accel__json_require(index, index->root, "_class_name"));
   ACCEL_TRY(accel__json_string(index, index->root, "_class_name", &name));
-  if (decoder && !has_part(index, "vae"))
+  if (choice->decoder && !has_part(index, "vae"))
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "%s: a %s has no autoencoder that another could replace", index->name, name);
   accel__buffer_text(text, "{\"_class_name\": ");
@@ -94,14 +108,15 @@ static accel_status compose(const char *directory, const char *decoder,
     accel__buffer_text(text, cJSON_IsTrue(item) ? ": true" : ": false");
   }
   for (size_t i = 0; i < N_PARTS; i++)
-    if (has_part(index, parts[i].name))
-      ACCEL_TRY(
-          append_part(place_of(directory, decoder, parts[i].name, arena), &parts[i], arena, text));
+    if (has_part(index, parts[i].name) && !left_out(choice, parts[i].name)) {
+      const char *folder = place_of(directory, choice, parts[i].name, arena);
+      ACCEL_TRY(explain(append_part(folder, &parts[i], arena, text), parts[i].name));
+    }
   accel__buffer_text(text, "}");
   return accel__buffer_status(text);
 }
 
-accel_status accel__pipeline_config(const char *directory, const char *decoder,
+accel_status accel__pipeline_config(const char *directory, const accel__pipeline_choice *choice,
                                     accel__json_file *out) {
   accel__json_file index = {0};
   accel__arena arena = {0};
@@ -110,7 +125,7 @@ accel_status accel__pipeline_config(const char *directory, const char *decoder,
   const char *path = accel__path_join(&arena, directory, "model_index.json");
   accel_status status =
       path ? accel__json_read(path, MAX_INDEX, &index) : ACCEL_ERROR_OUT_OF_MEMORY;
-  if (status == ACCEL_OK) status = compose(directory, decoder, &index, &arena, &text);
+  if (status == ACCEL_OK) status = compose(directory, choice, &index, &arena, &text);
   if (status == ACCEL_OK) status = accel__json_parse(text.data, text.n, path, out);
   accel__buffer_free(&text);
   accel__json_free(&index);
@@ -127,14 +142,15 @@ static accel_status join_part(accel__checkpoint *c, const char *folder, const ch
   return accel__checkpoint_join(c, &part, prefix);
 }
 
-accel_status accel__pipeline_checkpoint(const char *directory, const char *decoder,
+accel_status accel__pipeline_checkpoint(const char *directory, const accel__pipeline_choice *choice,
                                         const accel__json_file *config, accel__checkpoint **out) {
   accel__arena arena = {0};
   accel_status status = accel__checkpoint_empty(directory, out);
   for (size_t i = 0; i < N_PARTS && status == ACCEL_OK; i++)
     if (parts[i].weights && accel__json_get(config->root, parts[i].name))
-      status = join_part(*out, place_of(directory, decoder, parts[i].name, &arena), parts[i].name,
-                         &arena);
+      status = explain(join_part(*out, place_of(directory, choice, parts[i].name, &arena),
+                                 parts[i].name, &arena),
+                       parts[i].name);
   accel__arena_free(&arena);
   if (status != ACCEL_OK && *out) accel__checkpoint_close(out);
   return status;

@@ -14,14 +14,19 @@
 /* Is there a model_index.json, and no config.json?  (Pipelines of one model from before diffusers 0.3
  * have the files of their parts, scheduler_config.json among them, beside it.) */
 bool accel__is_pipeline(const char *directory);
-/* decoder: the directory of an autoencoder in the place of the part "vae" (ACCEL_ERROR_ARGUMENT where
- * there is none); NULL: the pipeline's own.  Freed with accel__json_free.  Parts are what the index lists with a library and a class; names
- * that lead out of the directory are ACCEL_ERROR_FORMAT, a folder that is missing
- * ACCEL_ERROR_NOT_FOUND. */
-accel_status accel__pipeline_config(const char *directory, const char *decoder,
+/* What a user has otherwise than the index says; {0}: nothing. */
+typedef struct accel__pipeline_choice {
+  const char *decoder; /* directory of an autoencoder in the place of the part "vae" */
+  bool without_safety; /* the part "safety_checker" is left out */
+} accel__pipeline_choice;
+
+/* ACCEL_ERROR_ARGUMENT: a decoder for a pipeline without one.  Freed with accel__json_free.  Parts are
+ * what the index lists with a library and a class; names that lead out of the directory are
+ * ACCEL_ERROR_FORMAT, a folder that is missing ACCEL_ERROR_NOT_FOUND. */
+accel_status accel__pipeline_config(const char *directory, const accel__pipeline_choice *choice,
                                     accel__json_file *out);
 /* The headers of all parts that have weights (text_encoder, unet, vae ...). */
-accel_status accel__pipeline_checkpoint(const char *directory, const char *decoder,
+accel_status accel__pipeline_checkpoint(const char *directory, const accel__pipeline_choice *choice,
                                         const accel__json_file *config, accel__checkpoint **out);
 
 #endif

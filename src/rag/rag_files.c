@@ -28,12 +28,15 @@ accel_status accel__rag_file_find(const accel__rag_store *s, const char *path,
 
 accel_status accel__rag_file_touch(const accel__rag_store *s, int64_t id, uint64_t modified) {
   sqlite3_stmt *update;
-  ACCEL_TRY(accel__rag_prepare(s, "UPDATE file SET modified = ? WHERE id = ?", &update));
-  sqlite3_bind_int64(update, 1, (int64_t)modified);
-  sqlite3_bind_int64(update, 2, id);
-  const accel_status status = accel__rag_execute(s, update);
+  ACCEL_TRY(accel__rag_begin(s, true));
+  accel_status status = accel__rag_prepare(s, "UPDATE file SET modified = ? WHERE id = ?", &update);
+  if (status == ACCEL_OK) {
+    sqlite3_bind_int64(update, 1, (int64_t)modified);
+    sqlite3_bind_int64(update, 2, id);
+    status = accel__rag_execute(s, update);
+  }
   sqlite3_finalize(update);
-  return status;
+  return accel__rag_end(s, status);
 }
 
 /* Inside of a transaction; what an index has of the document goes with it. */

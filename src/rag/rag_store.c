@@ -8,6 +8,7 @@
 
 #include "core/file.h"
 #include "core/threads.h"
+#include "rag/rag_guard.h"
 
 enum { WAIT_MS = 20000, SCHEMA = 1 };
 
@@ -67,6 +68,7 @@ accel_status accel__rag_store_fail(const accel__rag_store *s, int rc) {
           "try again when it is done");
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
+    case SQLITE_TOOBIG:
       return accel__remedy(
           accel__fail(ACCEL_ERROR_FORMAT, "%s: it is damaged, or no index: %s", s->path, said),
           "name an index that accel rag index made, or make it anew under another name");
@@ -137,27 +139,6 @@ accel_status accel__rag_generation(const accel__rag_store *s, int64_t *out) {
   return ACCEL_OK;
 }
 
-accel_status accel__rag_begin(const accel__rag_store *s, bool writes) {
-  return run(s, writes ? "BEGIN IMMEDIATE" : "BEGIN");
-}
-
-accel_status accel__rag_end(const accel__rag_store *s, accel_status status) {
-  accel__failure kept = {0};
-  if (status == ACCEL_OK) status = run(s, "COMMIT");
-  if (status == ACCEL_OK) return ACCEL_OK;
-  accel__failure_keep(&kept, status);
-  sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
-  return accel__failure_raise(&kept);
-}
-
-/* ---- opening ---- */
-
-void accel__rag_store_close(accel__rag_store *s) {
-  sqlite3_close(s->db);
-  free(s->path);
-  *s = (accel__rag_store){0};
-}
-
 static accel_status refuse(const accel__rag_store *s, const char *what) {
   return accel__remedy(accel__fail(ACCEL_ERROR_FORMAT, "%s: %s", s->path, what),
                        "name an index that accel rag index made, or a file that is not there yet");
@@ -176,7 +157,51 @@ static accel_status check_kind(const accel__rag_store *s) {
     return refuse(s, "it is a database, but no index");
   const int64_t version = accel__rag_number(s, "PRAGMA user_version");
   if (version > SCHEMA) return refuse(s, "a newer version of accel made it");
-  return version == SCHEMA ? ACCEL_OK : refuse(s, "its version is not known");
+  if (version != SCHEMA) return refuse(s, "its version is not known");
+  return accel__rag_check_schema(s, schema);
+}
+
+/* ---- transactions ---- */
+
+/* Between transactions that write, nothing is written whatever a statement does, and no trigger runs
+ * that uses FTS5: those of an index do. */
+static void only_query(const accel__rag_store *s) {
+  sqlite3_exec(s->db, "PRAGMA query_only = ON; PRAGMA trusted_schema = OFF", NULL, NULL, NULL);
+}
+
+accel_status accel__rag_begin(const accel__rag_store *s, bool writes) {
+  if (!writes) return run(s, "BEGIN");
+  accel_status status = run(s, "PRAGMA query_only = OFF; BEGIN IMMEDIATE");
+  const bool begun = status == ACCEL_OK;
+  /* the tables can not change any more, and may have since the file was opened */
+  if (begun) status = check_kind(s);
+  if (status == ACCEL_OK) status = run(s, "PRAGMA trusted_schema = ON");
+  if (status == ACCEL_OK) return ACCEL_OK;
+  accel__failure kept = {0};
+  accel__failure_keep(&kept, status);
+  if (begun) sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+  only_query(s);
+  return accel__failure_raise(&kept);
+}
+
+accel_status accel__rag_end(const accel__rag_store *s, accel_status status) {
+  accel__failure kept = {0};
+  if (status == ACCEL_OK) status = run(s, "COMMIT");
+  if (status != ACCEL_OK) {
+    accel__failure_keep(&kept, status);
+    sqlite3_exec(s->db, "ROLLBACK", NULL, NULL, NULL);
+  }
+  only_query(s);
+  if (status == ACCEL_OK) return ACCEL_OK;
+  return accel__failure_raise(&kept);
+}
+
+/* ---- opening ---- */
+
+void accel__rag_store_close(accel__rag_store *s) {
+  sqlite3_close(s->db);
+  free(s->path);
+  *s = (accel__rag_store){0};
 }
 
 /* SQLite does not wait for others when a file becomes one of WAL, so that is tried again for as long
@@ -234,10 +259,11 @@ accel_status accel__rag_store_open(const char *path, bool create, accel__rag_sto
   if (status == ACCEL_OK) {
     sqlite3_busy_timeout(s.db, WAIT_MS);
     sqlite3_extended_result_codes(s.db, 1);
-    status = check_kind(&s);
+    status = answer(&s, accel__rag_guard(s.db));
   }
+  if (status == ACCEL_OK) status = check_kind(&s);
   if (status == ACCEL_OK && !sqlite3_db_readonly(s.db, "main")) status = begin_wal(&s);
-  if (status == ACCEL_OK) status = run(&s, "PRAGMA foreign_keys = ON");
+  if (status == ACCEL_OK) status = run(&s, "PRAGMA foreign_keys = ON; PRAGMA query_only = ON");
   if (status == ACCEL_OK)
     status = answer(
         &s, sqlite3_create_function(s.db, "accel_glob", 2, SQLITE_UTF8 | SQLITE_DETERMINISTIC, NULL,

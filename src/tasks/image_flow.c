@@ -1,5 +1,6 @@
-/* image_flow.c - what StableDiffusion3Pipeline and FluxPipeline of diffusers do otherwise than those
- * of Stable Diffusion: their transformers take rows of patches, and schedulers shift by the size. */
+/* image_flow.c - what the pipelines of SD 3 and Flux in diffusers (StableDiffusion3Pipeline,
+ * FluxPipeline, and their Img2Img and Inpaint ones) do otherwise than those of Stable Diffusion: their
+ * transformers take rows of patches, and schedulers shift by the size. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,10 +34,13 @@ accel_status accel__flow_read(accel__image_job *job) {
   ACCEL_TRY(accel__json_int(f, vae, "latent_channels", 1, MAX_SIDE, &latents));
   ACCEL_TRY(accel__json_number(f, vae, "shift_factor", &job->shift));
   job->channels = job->flux ? channels / 4 : channels; /* Flux's rows are 2 x 2 latents */
+  job->input_channels = job->channels;
+  if (job->sd3 && channels == 2 * latents + 1) job->channels = latents; /* it sees the mask */
   job->height = job->params->height ? job->params->height : side * job->reduction;
   job->width = job->params->width ? job->params->width : side * job->reduction;
   if (job->sd3) ACCEL_TRY(check_sides(job, transformer));
-  if (job->channels == latents && (!job->flux || channels % 4 == 0)) return ACCEL_OK;
+  if (job->channels == latents && (!job->flux || channels % 4 == 0))
+    return accel__inpaint_check(job);
   return accel__fail(ACCEL_ERROR_FORMAT,
                      "%s: transformer: field 'in_channels' (%lld) does not fit 'latent_channels' "
                      "of the vae (%lld)",
@@ -48,10 +52,7 @@ accel_status accel__flow_check(const accel__image_job *job) {
   if (most > MAX_SEQUENCE)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "max_sequence_length is %u: 1 to %d are possible",
                        most, MAX_SEQUENCE);
-  if (!job->params->image) return ACCEL_OK;
-  return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                     "%s: a %s begins with no picture; leave 'image' (--init) out", job->ep->name,
-                     job->ep->model->architecture);
+  return ACCEL_OK;
 }
 
 accel_status accel__flow_shift(const accel__image_job *job) {
@@ -66,6 +67,11 @@ accel_status accel__flow_shift(const accel__image_job *job) {
   if (job->flux || s->config.use_dynamic_shifting)
     s->mu = accel__scheduler_mu(s, rows, job->flux ? 1.15 : 1.16);
   s->even = job->flux && s->class->flow;
+  if (job->params->image && !s->class->flow)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: %s cannot begin with a picture in a %s, as diffusers has it; take "
+                       "flow-match-euler",
+                       job->ep->name, s->class->name, job->ep->model->architecture);
   if (job->sd3 || s->class->flow || s->config.flow_sigmas) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                      "%s: %s needs 'use_flow_sigmas' in its config for a %s", job->ep->name,
@@ -85,13 +91,27 @@ static void pack(const accel__image_job *job, bool back, const float *from, floa
       }
 }
 
-static void pack_all(accel__image_job *job, bool back) {
-  memcpy(job->input, job->latents, job->images * job->each * sizeof *job->input);
+/* Of x[images, each]; job->input is overwritten. */
+static void pack_all(accel__image_job *job, bool back, float *x) {
+  memcpy(job->input, x, job->images * job->each * sizeof *x);
   for (uint32_t i = 0; i < job->images; i++)
-    pack(job, back, job->input + i * job->each, job->latents + i * job->each);
+    pack(job, back, job->input + i * job->each, x + i * job->each);
 }
 
-void accel__flow_unpack(accel__image_job *job) { pack_all(job, true); }
+void accel__flow_unpack(accel__image_job *job) { pack_all(job, true, job->latents); }
+
+/* The mask for each latent of a row. */
+static accel_status pack_mask(accel__image_job *job) {
+  const uint64_t area = (uint64_t)(job->height * job->width);
+  float *packed = malloc(job->each * sizeof *packed);
+  if (!packed) return accel__no_memory(job->each * sizeof *packed);
+  for (uint64_t i = 0; i < job->each; i++) job->input[i] = job->mask[i % area];
+  pack(job, false, job->input, packed);
+  free(job->mask);
+  job->mask = packed;
+  job->mask_size = job->each;
+  return ACCEL_OK;
+}
 
 accel_status accel__flow_begin(accel__image_job *job) {
   const int64_t h = job->height / 2, w = job->width / 2;
@@ -106,15 +126,23 @@ accel_status accel__flow_begin(accel__image_job *job) {
     job->image_ids[AXES * i + 2] = (float)(i % w);
   }
   for (uint32_t i = 0; i < job->rows; i++) job->guidance[i] = (float)job->params->guidance_scale;
-  pack_all(job, false);
-  return ACCEL_OK;
+  pack_all(job, false, job->latents);
+  if (!job->mask) return ACCEL_OK;
+  pack_all(job, false, job->kept);
+  pack_all(job, false, job->first_noise);
+  return pack_mask(job);
 }
 
-accel_status accel__flow_run(accel__image_job *job, double timestep) {
-  const accel__model_entry *e = accel__model_entry_of(job->ep->model, "forward");
-  const int64_t rows = job->rows, patches = job->height / 2 * (job->width / 2);
-  accel__item latents = {
-      .data = job->input, .rank = 4, .dim = {rows, job->channels, job->height, job->width}};
+/* An entry of the transformer over the last `rows` rows of job->input and of the texts. */
+static accel_status run_rows(accel__image_job *job, const char *entry, int64_t rows,
+                             double timestep, accel__result *answer) {
+  const accel__model_entry *e = accel__model_entry_of(job->ep->model, entry);
+  const uint64_t from = job->rows - (uint64_t)rows,
+                 text = (uint64_t)job->text_rows * job->text_width;
+  const int64_t patches = job->height / 2 * (job->width / 2);
+  accel__item latents = {.data = job->wide ? job->wide : job->input + from * job->each,
+                         .rank = 4,
+                         .dim = {rows, job->input_channels, job->height, job->width}};
   if (job->flux)
     latents =
         (accel__item){.data = job->input, .rank = 3, .dim = {rows, patches, 4 * job->channels}};
@@ -122,11 +150,16 @@ accel_status accel__flow_run(accel__image_job *job, double timestep) {
   for (int64_t i = 0; i < rows; i++)
     job->timestep[i].number = job->flux ? (float)timestep / 1000.0f : (float)timestep;
   accel__entry_set(&batch, e, "hidden_states", latents);
-  accel__entry_set(
-      &batch, e, "encoder_hidden_states",
-      (accel__item){.data = job->text, .rank = 3, .dim = {rows, job->text_rows, job->text_width}});
+  accel__entry_set(&batch, e, "encoder_hidden_states",
+                   (accel__item){.data = job->text + from * text,
+                                 .rank = 3,
+                                 .dim = {rows, job->text_rows, job->text_width}});
   accel__entry_set(&batch, e, "pooled_projections",
-                   (accel__item){.data = job->pooled, .rank = 2, .dim = {rows, job->pooled_width}});
+                   (accel__item){.data = job->pooled + from * job->pooled_width,
+                                 .rank = 2,
+                                 .dim = {rows, job->pooled_width}});
+  accel__entry_set(&batch, e, "skip_layers",
+                   (accel__item){.data = job->skipped, .rank = 1, .dim = {job->layers}});
   accel__entry_set(&batch, e, "timestep",
                    (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
   accel__entry_set(&batch, e, "img_ids",
@@ -135,11 +168,60 @@ accel_status accel__flow_run(accel__image_job *job, double timestep) {
                    (accel__item){.data = job->text_ids, .rank = 2, .dim = {job->text_rows, AXES}});
   accel__entry_set(&batch, e, "guidance",
                    (accel__item){.data = job->guidance, .rank = 1, .dim = {rows}});
-  return accel__entry_run(job->ep, "forward", "sample", &batch, &job->answer);
+  return accel__entry_run(job->ep, entry, "sample", &batch, answer);
+}
+
+accel_status accel__flow_run(accel__image_job *job, double timestep) {
+  return run_rows(job, "forward", job->rows, timestep, &job->answer);
+}
+
+/* ---- skip_guidance_layers ---- */
+
+accel_status accel__flow_read_skipped(accel__image_job *job) {
+  const accel_text_to_image_params *p = job->params;
+  const accel__json_file *f = &job->ep->config;
+  int64_t layers = 18; /* SD3Transformer2DModel's */
+  if (!p->n_skip_guidance_layers) return ACCEL_OK;
+  if (!job->sd3 || p->image)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: skip_guidance_layers is of SD 3, without a picture to begin with",
+                       job->ep->name);
+  ACCEL_TRY(accel__json_int(f, accel__json_get(f->root, "transformer"), "num_layers", 1, 1 << 12,
+                            &layers));
+  job->layers = layers;
+  job->skipped = calloc((size_t)layers, sizeof *job->skipped);
+  if (!job->skipped) return accel__no_memory((size_t)layers * sizeof *job->skipped);
+  for (uint32_t i = 0; i < p->n_skip_guidance_layers; i++) {
+    if (p->skip_guidance_layers[i] >= layers)
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "skip_guidance_layers has %u: this model's layers are 0 to %lld",
+                         p->skip_guidance_layers[i], (long long)layers - 1);
+    job->skipped[p->skip_guidance_layers[i]] = 1;
+  }
+  return ACCEL_OK;
+}
+
+accel_status accel__flow_skip(accel__image_job *job, uint32_t i) {
+  const accel_text_to_image_params *p = job->params;
+  const uint64_t n = job->images * job->each;
+  const float scale = (float)p->skip_layer_guidance_scale;
+  const double steps = job->scheduler->n_steps;
+  if (!job->skipped || !job->guided || i <= steps * p->skip_layer_guidance_start ||
+      i >= steps * p->skip_layer_guidance_stop)
+    return ACCEL_OK;
+  ACCEL_TRY(run_rows(job, "forward_skipping", job->images, job->scheduler->timestep[i],
+                     &job->without_layers));
+  /* the answer to the prompt is still behind the guided one */
+  float *guided = job->answer.data;
+  const float *all = guided + n, *some = job->without_layers.data;
+  for (uint64_t k = 0; k < n; k++) guided[k] += (all[k] - some[k]) * scale;
+  return ACCEL_OK;
 }
 
 void accel__flow_free(accel__image_job *job) {
   free(job->image_ids);
   free(job->text_ids);
   free(job->guidance);
+  free(job->skipped);
+  free(job->without_layers.data);
 }

@@ -1,7 +1,8 @@
 /* image_inpaint.c - __call__ of diffusers' StableDiffusionInpaintPipeline and
- * StableDiffusionXLInpaintPipeline, where it differs from that without a mask.
+ * StableDiffusionXLInpaintPipeline, and of StableDiffusion3InpaintPipeline and FluxInpaintPipeline,
+ * where it differs from that without a mask.
  *
- * A UNet of as many channels as the latents knows nothing of the mask: after each step the picture
+ * A UNet, or transformer, of as many channels as the latents knows nothing of the mask: after each step the picture
  * is put back where it is kept.  One that was trained for it takes the latents, the mask, and the
  * latents of the picture without what is made anew.
  */
@@ -16,8 +17,9 @@ accel_status accel__inpaint_check(const accel__image_job *job) {
   if (job->input_channels == job->channels) return ACCEL_OK;
   if (job->input_channels == with_mask && job->params->mask_image) return ACCEL_OK;
   accel__fail(job->input_channels == with_mask ? ACCEL_ERROR_ARGUMENT : ACCEL_ERROR_FORMAT,
-              "%s: unet: field 'in_channels' is %lld for latents of %lld channels", job->ep->name,
-              (long long)job->input_channels, (long long)job->channels);
+              "%s: %s: field 'in_channels' is %lld for latents of %lld channels", job->ep->name,
+              accel__image_flow(job) ? "transformer" : "unet", (long long)job->input_channels,
+              (long long)job->channels);
   return job->input_channels == with_mask
              ? accel__remedy(ACCEL_ERROR_ARGUMENT,
                              "the model inpaints: give a picture and a mask (--init, --mask)")
@@ -51,6 +53,7 @@ static accel_status allocate(accel__image_job *job, bool keeps) {
   const uint64_t area = (uint64_t)(job->height * job->width), all = job->images * job->each,
                  wide = job->rows * (uint64_t)job->input_channels * area;
   job->mask = floats(area);
+  job->mask_size = area;
   job->kept = keeps ? floats(all) : NULL;
   job->first_noise = floats(all);
   job->masked = floats(all);
@@ -85,7 +88,9 @@ static accel_status encode_masked(accel__image_job *job, const float *planes, co
 }
 
 static accel_status begin(accel__image_job *job, const float *planes, const uint8_t *mask) {
-  const bool anew = job->params->strength >= 1, keeps = job->input_channels == job->channels;
+  /* FluxInpaintPipeline begins with the picture at any strength */
+  const bool anew = job->params->strength >= 1 && !job->flux,
+             keeps = job->input_channels == job->channels;
   const uint64_t n = job->images * job->each;
   ACCEL_TRY(allocate(job, keeps || !anew));
   shrink_mask(job, mask);
@@ -122,7 +127,6 @@ void accel__inpaint_widen(accel__image_job *job) {
 }
 
 void accel__inpaint_blend(accel__image_job *job, uint32_t i) {
-  const uint64_t area = (uint64_t)(job->height * job->width);
   const float *kept = job->kept;
   if (!job->mask || job->wide) return;
   if (i + 1 < job->scheduler->n_steps) {
@@ -130,7 +134,7 @@ void accel__inpaint_blend(accel__image_job *job, uint32_t i) {
     kept = job->input;
   }
   for (uint64_t k = 0; k < job->images * job->each; k++) {
-    const float mask = job->mask[k % area];
+    const float mask = job->mask[k % job->mask_size];
     job->latents[k] = (1 - mask) * kept[k] + mask * job->latents[k];
   }
 }

@@ -7,6 +7,7 @@
 #include "diffusion/scheduler.h"
 #include "dispatch/endpoint.h"
 #include "processing/entry_run.h"
+#include "vision/image_processor.h"
 
 /* As the UNet takes it: a number, or the row of a table. */
 typedef union timestep_value {
@@ -42,21 +43,27 @@ typedef struct accel__image_job {
   float *text;                                          /* [rows, text_rows, text_width] */
   float *pooled; /* [rows, pooled_width] of pipelines whose model takes it */
 
-  float *latents;           /* [images, each] */
-  float *input;             /* [rows, each] */
-  timestep_value *timestep; /* [rows] */
-  float *timestep_cond;     /* [rows, condition] */
-  float *time_ids;          /* [rows, 6] of SDXL */
-  float *image_ids;         /* [rows of a picture, 3] of Flux */
-  float *text_ids;          /* [text_rows, 3] of Flux */
-  float *guidance;          /* [rows] of Flux */
+  float *latents;               /* [images, each] */
+  float *input;                 /* [rows, each] */
+  timestep_value *timestep;     /* [rows] */
+  float *timestep_cond;         /* [rows, condition] */
+  float *time_ids;              /* [rows, 6] of SDXL */
+  float *image_ids;             /* [rows of a picture, 3] of Flux */
+  float *text_ids;              /* [text_rows, 3] of Flux */
+  float *guidance;              /* [rows] of Flux */
+  int64_t layers;               /* of SD 3's transformer, where some are skipped */
+  float *skipped;               /* [layers] 1: left out of a run for guidance; NULL: none is */
+  accel__result without_layers; /* of that run [images, each] */
 
   /* of inpainting (image_inpaint.c); NULL without a mask */
-  float *mask;        /* [height * width] of latents: 1 where the picture is made anew, else 0 */
+  float *mask;        /* [mask_size] 1 where the picture is made anew, else 0 */
+  uint64_t mask_size; /* height * width; packed for Flux, each */
   float *kept;        /* [images, each] the picture's latents; NULL: they are not needed */
   float *first_noise; /* [images, each] */
   float *masked;      /* [each] latents of the picture with grey in place of what is made anew */
   float *wide;        /* [rows, input_channels, height, width] for UNets that see the mask; NULL */
+
+  const accel__image_processor *checker; /* what the safety checker is given; NULL: there is none */
 
   accel__result answer; /* of the UNet [rows, each]; guided, in its first half */
 } accel__image_job;
@@ -69,10 +76,13 @@ accel_status accel__flow_read(accel__image_job *job);
 accel_status accel__flow_check(const accel__image_job *job);
 /* Tells the scheduler how far to shift for pictures of this size, before it starts. */
 accel_status accel__flow_shift(const accel__image_job *job);
-/* Makes image_ids, text_ids and guidance, and packs the noise in job->latents as the transformer
- * takes it. */
+/* Makes image_ids, text_ids and guidance, and packs job->latents, and what inpainting has beside them,
+ * as the transformer takes them. */
 accel_status accel__flow_begin(accel__image_job *job);
 accel_status accel__flow_run(accel__image_job *job, double timestep); /* into job->answer */
+/* skip_guidance_layers of the call, and what they add to the guided answer of step i. */
+accel_status accel__flow_read_skipped(accel__image_job *job);
+accel_status accel__flow_skip(accel__image_job *job, uint32_t i);
 /* The latents as the autoencoder takes them again. */
 void accel__flow_unpack(accel__image_job *job);
 void accel__flow_free(accel__image_job *job);
@@ -105,6 +115,15 @@ void accel__unconditional_complete(const accel_endpoint *ep, accel_text_to_image
 accel_status accel__unconditional_check(const accel_endpoint *ep, uint32_t n_prompts,
                                         const accel_text_to_image_params *p);
 accel_status accel__unconditional_read(accel__image_job *job);
+
+/* Sets job->checker where the pipeline has a safety checker. */
+accel_status accel__safety_open(accel__image_job *job, accel__arena *arena);
+/* rgb[height, width, 3] becomes black where it is flagged, *flagged 1; else 0, without a checker -1. */
+accel_status accel__safety_check(const accel__image_job *job, int64_t width, int64_t height,
+                                 uint8_t *rgb, int32_t *flagged);
+/* Sets image->parameters of picture `index`, whose other fields are there. */
+accel_status accel__image_describe(const accel__image_job *job, uint32_t index, accel__arena *arena,
+                                   accel_generated_image *image);
 
 /* Fills text and pooled. */
 accel_status accel__image_prompts(accel__image_job *job);

@@ -25,11 +25,12 @@ enum { MAX_CONFIG = 16 << 20 };
 /* ---- where the model is, and what it is ---- */
 
 accel_status accel__read_model_config(const char *model, const char *transformer,
-                                      const char *decoder, const accel__registry_model *entry,
-                                      accel__arena *arena, accel__json_file *out) {
+                                      const accel__pipeline_choice *choice,
+                                      const accel__registry_model *entry, accel__arena *arena,
+                                      accel__json_file *out) {
   if (transformer && accel__is_pipeline(transformer))
-    return accel__pipeline_config(transformer, decoder, out);
-  if (decoder)
+    return accel__pipeline_config(transformer, choice, out);
+  if (choice->decoder)
     return accel__fail(
         ACCEL_ERROR_ARGUMENT,
         "%s: a decoder replaces the autoencoder of a pipeline with model_index.json, "
@@ -66,10 +67,10 @@ static accel_status find_model(accel_endpoint *ep, const char *model, bool rando
 
 /* The headers of the transformer's checkpoint, and of those of Dense and LayerNorm modules under
  * their prefixes.  A load maps the files later; accel_fit never does. */
-static accel_status open_weights(accel_endpoint *ep, const char *decoder,
+static accel_status open_weights(accel_endpoint *ep, const accel__pipeline_choice *choice,
                                  const accel__sentence_modules *modules) {
   if (accel__is_pipeline(modules->transformer))
-    return accel__pipeline_checkpoint(modules->transformer, decoder, &ep->config, &ep->checkpoint);
+    return accel__pipeline_checkpoint(modules->transformer, choice, &ep->config, &ep->checkpoint);
   ACCEL_TRY(accel__checkpoint_open_headers(modules->transformer, &ep->checkpoint));
   for (uint32_t i = 0; i < modules->head.n_dense; i++) {
     accel__checkpoint *dense;
@@ -228,14 +229,16 @@ static accel_status read_modules(accel_endpoint *ep, const accel_init_params *pa
 static accel_status build_steps(accel_endpoint *ep, const char *model, accel_init_params *params,
                                 accel__sentence_modules *modules,
                                 const accel__registry_model **entry) {
+  const accel__pipeline_choice choice = {.decoder = params->decoder,
+                                         .without_safety = params->without_safety_checker != 0};
   bool random = params->random_weights != 0;
   ep->seed = params->seed;
   ACCEL_TRY(canonical_task(params));
   ACCEL_TRY(find_model(ep, model, random, entry));
   ACCEL_TRY(read_modules(ep, params, modules));
-  ACCEL_TRY(accel__read_model_config(ep->name, ep->directory ? modules->transformer : NULL,
-                                     params->decoder, *entry, &ep->arena, &ep->config));
-  if (!random) ACCEL_TRY(open_weights(ep, params->decoder, modules));
+  ACCEL_TRY(accel__read_model_config(ep->name, ep->directory ? modules->transformer : NULL, &choice,
+                                     *entry, &ep->arena, &ep->config));
+  if (!random) ACCEL_TRY(open_weights(ep, &choice, modules));
   ACCEL_TRY(accel__import_open(&ep->config, ep->checkpoint, &ep->import));
   if (params->n_adapters)
     ACCEL_TRY(

@@ -3,6 +3,7 @@
 #ifndef ACCEL_TASKS_OPEN_H
 #define ACCEL_TASKS_OPEN_H
 
+#include "processing/pipeline_index.h"
 #include "dispatch/endpoint.h"
 
 /* params are complete (accel_init_params_default first).  The endpoint joins its context's list. */
@@ -24,11 +25,12 @@ accel_status accel__check_model(accel *ctx, const char *model, const accel_init_
 void accel__close(accel_endpoint **endpoint);
 
 /* Reads config.json of the directory `transformer`; NULL (no local files): the config of `entry` is
- * taken.  decoder: as in accel__pipeline_config.  *out is freed with accel__json_free; `arena` gets its name alone.
- * ACCEL_ERROR_NOT_FOUND: neither is there. */
+ * taken.  choice: as in accel__pipeline_config.  *out is freed with accel__json_free; `arena` gets
+ * its name alone.  ACCEL_ERROR_NOT_FOUND: neither is there. */
 accel_status accel__read_model_config(const char *model, const char *transformer,
-                                      const char *decoder, const accel__registry_model *entry,
-                                      accel__arena *arena, accel__json_file *out);
+                                      const accel__pipeline_choice *choice,
+                                      const accel__registry_model *entry, accel__arena *arena,
+                                      accel__json_file *out);
 /* Weights that stay wide at precisions of fewer bits, as accel__precision_for takes them: those that
  * the registry's entry (NULL: there is none) lists, and those of the model's class; in ep's arena. */
 accel_status accel__kept_weights(accel_endpoint *ep, const accel__registry_model *entry,

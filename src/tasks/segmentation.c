@@ -218,7 +218,7 @@ accel_status accel__draw_objects(const accel_media *media, const accel_detection
     accel__draw_label(&image, pixel_of(o->xmin), pixel_of(o->ymin) - accel__label_height(scale),
                       scale, text, accel__colour_of(o->id));
   }
-  accel_status status = accel__png_write(path, &image);
+  accel_status status = accel__png_write(path, &image, NULL);
   accel__image_free(&image);
   return status;
 }
@@ -268,7 +268,7 @@ accel_status accel__draw_segments(const accel_media *media, const accel_segmenta
     accel__draw_label(&image, 0, (int32_t)k * accel__label_height(scale), scale, text,
                       accel__colour_of(s->id));
   }
-  if (status == ACCEL_OK) status = accel__png_write(path, &image);
+  if (status == ACCEL_OK) status = accel__png_write(path, &image, NULL);
   accel__image_free(&image);
   return status;
 }

@@ -143,16 +143,16 @@ static accel_status seed_noise(accel__image_job *job) {
 /* ---- latents to begin with ---- */
 
 /* The picture as the autoencoder takes it: its sides those asked for, or cut to multiples of a
- * latent's as Pillow resizes them (with a mask the model's); planes of -1 to 1, malloc'd. */
+ * latent's as Pillow resizes them (with a mask, and of SD 3 and Flux, the model's); planes of -1 to 1, malloc'd. */
 static accel_status read_picture(accel__image_job *job, float **planes) {
   accel__image image;
   ACCEL_TRY(accel__media_image(job->params->image, &image));
-  if (!job->params->height && !job->params->mask_image)
-    job->height = image.height - image.height % job->reduction;
-  if (!job->params->width && !job->params->mask_image)
-    job->width = image.width - image.width % job->reduction;
+  const bool own_size = !job->params->mask_image && !accel__image_flow(job);
+  if (!job->params->height && own_size) job->height = image.height - image.height % job->reduction;
+  if (!job->params->width && own_size) job->width = image.width - image.width % job->reduction;
   const int64_t height = job->height, width = job->width;
-  accel_status status = set_sides(job, job->reduction);
+  accel_status status =
+      set_sides(job, accel__image_flow(job) ? job->reduction * job->patch : job->reduction);
   if (status == ACCEL_OK && (width != image.width || height != image.height))
     status = accel__image_resize(&image, (int32_t)width, (int32_t)height, ACCEL__LANCZOS,
                                  ACCEL__ROUND_PILLOW, job->ep->ctx->pool);
@@ -176,7 +176,8 @@ static void sample_latents(accel__image_job *job, const float *parameters, uint3
     for (uint64_t k = 0; k < n; k++) {
       const float spread =
           job->certain ? 0 : expf(0.5f * fminf(fmaxf(parameters[n + k], -30.0f), 20.0f)) * x[k];
-      const float sample = parameters[k] + spread, mean = normed ? job->latents_mean[k / area] : 0,
+      const float sample = parameters[k] + spread,
+                  mean = normed ? job->latents_mean[k / area] : (float)job->shift,
                   by = normed ? job->latents_std[k / area] : 1;
       x[k] = (float)job->scaling * (sample - mean) / by;
     }
@@ -210,9 +211,10 @@ accel_status accel__image_encode(accel__image_job *job, const float *planes, uin
 
 /* Steps before the first one that is made: strength is the share that is. */
 static accel_status skip_steps(accel__image_job *job) {
-  const uint32_t steps = job->params->steps,
-                 kept = (uint32_t)((double)steps * job->params->strength);
-  job->first_step = steps - (kept < steps ? kept : steps);
+  const uint32_t steps = job->params->steps;
+  const double share = fmin((double)steps * job->params->strength, steps);
+  /* the pipelines of SD 3 and Flux round the other way */
+  job->first_step = accel__image_flow(job) ? (uint32_t)(steps - share) : steps - (uint32_t)share;
   if (job->scheduler->class->order > 1) job->first_step *= job->scheduler->class->order;
   if (job->first_step < job->scheduler->n_steps) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_ARGUMENT, "strength %g leaves none of %u steps",
@@ -221,7 +223,9 @@ static accel_status skip_steps(accel__image_job *job) {
 
 /* job->latents: the picture's, with the noise of the first step that is made. */
 static accel_status begin_with_picture(accel__image_job *job, const float *planes) {
-  ACCEL_TRY(accel__image_encode(job, planes, job->noise.n, true, job->latents));
+  const uint32_t n =
+      job->flux ? 1 : job->noise.n; /* as FluxImg2ImgPipeline draws for one picture */
+  ACCEL_TRY(accel__image_encode(job, planes, n, true, job->latents));
   accel__noise_draw(&job->noise, job->input, job->images, job->each);
   accel__scheduler_add_noise(job->scheduler, job->first_step, job->latents, job->input,
                              job->latents);
@@ -299,7 +303,8 @@ static double deviation(const float *x, uint64_t n) {
 /* The answers without and with the prompt become one, in the first half. */
 static void guide(accel__image_job *job) {
   const uint64_t n = job->images * job->each;
-  const float scale = (float)job->params->guidance_scale,
+  const float scale =
+                  (float)(job->flux ? job->params->true_cfg_scale : job->params->guidance_scale),
               share = (float)job->params->guidance_rescale;
   float *without = job->answer.data;
   const float *with = without + n;
@@ -340,6 +345,7 @@ static accel_status denoise(accel__image_job *job) {
     ACCEL_TRY(accel__image_flow(job) ? accel__flow_run(job, job->scheduler->timestep[i])
                                      : run_unet(job, job->scheduler->timestep[i]));
     if (job->guided) guide(job);
+    ACCEL_TRY(accel__flow_skip(job, i));
     ACCEL_TRY(
         accel__scheduler_step(job->scheduler, i, job->answer.data, job->latents, &job->noise));
     accel__inpaint_blend(job, i);
@@ -365,11 +371,12 @@ static void to_rgb(const float *plane, uint64_t pixels, bool grey, uint8_t *rgb)
 static void unscale(accel__image_job *job) {
   const uint64_t n = job->images * job->each, area = (uint64_t)(job->height * job->width);
   const bool normed = job->latents_mean && job->latents_std;
+  /* StableDiffusion3InpaintPipeline does not give back the shift that it takes off the picture */
+  const float shift = job->sd3 && job->mask ? 0 : (float)job->shift;
   for (uint64_t i = 0; i < n; i++) {
     const uint64_t channel = i / area % (uint64_t)job->channels;
     const float x = normed ? job->latents[i] * job->latents_std[channel] : job->latents[i];
-    job->latents[i] =
-        x / (float)job->scaling + (normed ? job->latents_mean[channel] : (float)job->shift);
+    job->latents[i] = x / (float)job->scaling + (normed ? job->latents_mean[channel] : shift);
   }
 }
 
@@ -405,6 +412,7 @@ static accel_status decode(accel__image_job *job, accel__arena *arena,
   const uint64_t pixels = (uint64_t)(height * width);
   accel__result found = {0};
   accel_status status = ACCEL_OK;
+  uint32_t black = 0;
   if (job->flux) accel__flow_unpack(job);
   if (!job->unconditional) unscale(job);
   for (uint32_t i = 0; i < job->images && status == ACCEL_OK; i++) {
@@ -417,8 +425,16 @@ static accel_status decode(accel__image_job *job, accel__arena *arena,
         .rgb = rgb,
         .prompt = i / job->params->images_per_prompt,
         .seed = job->params->seeds ? job->params->seeds[i] : job->params->seed};
+    status = accel__safety_check(job, width, height, rgb, &images[i].flagged);
+    if (status == ACCEL_OK) status = accel__image_describe(job, i, arena, &images[i]);
+    black += images[i].flagged == 1;
     accel__report_progress(job->ep->ctx, "decoding", i + 1, job->images);
   }
+  if (black)
+    accel__logf(&job->ep->ctx->log, ACCEL_LOG_WARNING,
+                "%s: the safety checker flagged %u of %u pictures, which are black; another prompt "
+                "or seed may give others",
+                job->ep->name, black, job->images);
   free(found.data);
   return status;
 }
@@ -446,7 +462,8 @@ static accel_status allocate(accel__image_job *job) {
 
 static accel_status make(accel__image_job *job, const float *planes, accel__arena *arena,
                          accel_generated_image *images) {
-  job->guided = job->params->guidance_scale > 1 && job->condition == 0 && !job->flux;
+  job->guided = job->flux ? job->params->true_cfg_scale > 1 && job->params->negative_prompt
+                          : job->params->guidance_scale > 1 && job->condition == 0;
   job->rows = job->guided ? 2 * job->images : job->images;
   ACCEL_TRY(open_scheduler(job));
   ACCEL_TRY(seed_noise(job));
@@ -482,27 +499,42 @@ static void free_job(accel__image_job *job) {
 }
 
 static bool is_sd3(const accel_endpoint *ep) {
-  return accel__ends_with(ep->model->architecture, "StableDiffusion3Pipeline");
+  return accel__starts_with(ep->model->architecture, "StableDiffusion3");
 }
 static bool is_flux(const accel_endpoint *ep) {
-  return accel__ends_with(ep->model->architecture, "FluxPipeline");
+  return accel__starts_with(ep->model->architecture, "Flux");
 }
 
 /* What diffusers' pipeline of this class takes where nothing is said. */
 static void complete(const accel_endpoint *ep, accel_text_to_image_params *p) {
   if (is_unconditional(ep)) accel__unconditional_complete(ep, p);
   const bool xl = is_xl(ep), mask = p->mask_image, sd3 = is_sd3(ep), flux = is_flux(ep),
+             flow = sd3 || flux,
              lcm = accel__ends_with(ep->model->architecture, "ConsistencyModelPipeline");
-  if (p->steps == 0) p->steps = lcm ? 4 : sd3 || flux ? 28 : 50;
+  if (p->steps == 0) p->steps = lcm ? 4 : flux || (sd3 && !p->image) ? 28 : 50;
   if (isnan(p->guidance_scale))
-    p->guidance_scale = lcm ? 8.5 : xl && !mask ? 5.0 : sd3 ? 7.0 : flux ? 3.5 : 7.5;
-  if (isnan(p->strength)) p->strength = mask ? (xl ? 0.9999 : 1.0) : xl ? 0.3 : 0.8;
+    p->guidance_scale = lcm           ? 8.5
+                        : xl && !mask ? 5.0
+                        : sd3         ? 7.0
+                        : flux        ? (p->image ? 7.0 : 3.5)
+                                      : 7.5;
+  if (isnan(p->strength)) p->strength = flow ? 0.6 : mask ? (xl ? 0.9999 : 1.0) : xl ? 0.3 : 0.8;
+  if (isnan(p->true_cfg_scale)) p->true_cfg_scale = 1.0;
+  if (isnan(p->skip_layer_guidance_scale)) p->skip_layer_guidance_scale = 2.8;
+  if (isnan(p->skip_layer_guidance_start)) p->skip_layer_guidance_start = 0.01;
+  if (isnan(p->skip_layer_guidance_stop)) p->skip_layer_guidance_stop = 0.2;
   if (p->max_sequence_length == 0) p->max_sequence_length = flux ? 512 : 256;
 }
 
 static accel_status prepare(accel__image_job *job, accel__arena *arena, float **planes) {
+  ACCEL_TRY(accel__safety_open(job, arena));
   ACCEL_TRY(read_configs(job, arena));
   if (accel__image_flow(job)) ACCEL_TRY(accel__flow_check(job));
+  if (job->params->true_cfg_scale > 1 && !job->flux)
+    return accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                       "%s: true_cfg_scale is of Flux; a %s has guidance_scale", job->ep->name,
+                       job->ep->model->architecture);
+  ACCEL_TRY(accel__flow_read_skipped(job));
   if (!job->params->image)
     return set_sides(job, job->unconditional       ? 1
                           : accel__image_flow(job) ? job->reduction * job->patch
@@ -556,5 +588,5 @@ accel_status accel__generated_image_write(const accel_generated_image *image, co
                              .width = (int32_t)image->width,
                              .height = (int32_t)image->height,
                              .borrowed = true};
-  return accel__png_write(path, &file);
+  return accel__png_write(path, &file, image->parameters);
 }

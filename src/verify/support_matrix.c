@@ -30,6 +30,7 @@ static void write_listed(const accel__registry_model *entry, accel__buffer *b) {
 
 /* The program of a model: from its local directory, else from the registry's configuration. */
 static accel_status build(accel *ctx, const char *model, accel__model **out) {
+  static const accel__pipeline_choice as_it_is;
   accel__arena arena = {0};
   accel__json_file config = {0};
   const accel__registry_model *entry;
@@ -38,7 +39,8 @@ static accel_status build(accel *ctx, const char *model, accel__model **out) {
   *out = NULL;
   accel_status status = accel__locate(ctx, model, &arena, &directory, &entry);
   if (status == ACCEL_OK) ACCEL_GOTO(accel__read_sentence_modules(directory, &arena, &modules));
-  ACCEL_GOTO(accel__read_model_config(model, modules.transformer, NULL, entry, &arena, &config));
+  ACCEL_GOTO(
+      accel__read_model_config(model, modules.transformer, &as_it_is, entry, &arena, &config));
   accel__model_request request = {.config = &config};
   status = accel__model_build(&request, out);
 done:

@@ -55,8 +55,9 @@ accel_status accel__jpeg_parse(const uint8_t *bytes, size_t n, const char *name,
                                int *orientation);
 accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, accel__image *out,
                               int *orientation);
-/* An 8-bit RGB PNG file, under a temporary name first. */
-accel_status accel__png_write(const char *path, const accel__image *image);
+/* An 8-bit RGB PNG file, under a temporary name first; `parameters`, UTF-8, goes into a text chunk of
+ * this name.  NULL: none. */
+accel_status accel__png_write(const char *path, const accel__image *image, const char *parameters);
 /* Grey pixels [height, width] of 0 to 2^bits - 1 as a PNG file of 8 or 16 bits, written likewise. */
 accel_status accel__png_write_grey(const char *path, const uint16_t *grey, int32_t width,
                                    int32_t height, int bits);

@@ -147,24 +147,6 @@ accel_status accel__png_parse(const uint8_t *bytes, size_t n, const char *name, 
 
 /* ---- writing ---- */
 
-accel_status accel__png_write(const char *path, const accel__image *image) {
-  png_image png = {.version = PNG_IMAGE_VERSION,
-                   .width = (png_uint_32)image->width,
-                   .height = (png_uint_32)image->height,
-                   .format = PNG_FORMAT_RGB};
-  png_alloc_size_t n = PNG_IMAGE_PNG_SIZE_MAX(png); /* so that one pass suffices */
-  uint8_t *bytes = malloc(n);
-  if (!bytes) return accel__no_memory(n);
-  accel_status status;
-  if (png_image_write_to_memory(&png, bytes, &n, 0, image->pixels, 0, NULL))
-    status = accel__file_write(path, bytes, n);
-  else
-    status = accel__fail(ACCEL_ERROR_IO, "%s: libpng cannot write it: %s", path, png.message);
-  png_image_free(&png);
-  free(bytes);
-  return status;
-}
-
 typedef struct writer {
   accel__buffer bytes;
   char message[256];
@@ -183,12 +165,24 @@ static void on_write(png_structp png, png_bytep data, size_t n) {
 
 static void on_flush(png_structp png) { (void)png; }
 
-/* Rows one after the other through `row`, which holds one of 16 bits, the high byte first. */
-static void write_rows(png_structp png, const uint16_t *grey, int32_t width, int32_t height,
-                       int bits, uint8_t *row) {
-  for (int32_t y = 0; y < height; y++, grey += width) {
-    for (int32_t x = 0; x < width && bits == 8; x++) row[x] = (uint8_t)grey[x];
-    for (int32_t x = 0; x < width && bits == 16; x++) {
+/* What is written: pixels of one of these, and a text, which may be NULL. */
+typedef struct picture {
+  int32_t width, height;
+  const uint8_t *rgb;   /* of 8 bits */
+  const uint16_t *grey; /* of `bits` */
+  int bits;
+  const char *parameters;
+} picture;
+
+/* Rows one after the other; those of grey through `row`, which holds one of 16 bits, the high byte
+ * first. */
+static void write_rows(png_structp png, const picture *p, uint8_t *row) {
+  const uint16_t *grey = p->grey;
+  for (int32_t y = 0; y < p->height && p->rgb; y++)
+    png_write_row(png, p->rgb + (size_t)y * 3 * (size_t)p->width);
+  for (int32_t y = 0; y < p->height && grey; y++, grey += p->width) {
+    for (int32_t x = 0; x < p->width && p->bits == 8; x++) row[x] = (uint8_t)grey[x];
+    for (int32_t x = 0; x < p->width && p->bits == 16; x++) {
       row[2 * x] = (uint8_t)(grey[x] >> 8);
       row[2 * x + 1] = (uint8_t)(grey[x] & 255);
     }
@@ -196,25 +190,39 @@ static void write_rows(png_structp png, const uint16_t *grey, int32_t width, int
   }
 }
 
-accel_status accel__png_write_grey(const char *path, const uint16_t *grey, int32_t width,
-                                   int32_t height, int bits) {
+/* tEXt is Latin-1, iTXt UTF-8. */
+static void set_text(png_structp png, png_infop info, const char *text) {
+  static char key[] = "parameters";
+  bool plain = true;
+  for (const char *c = text; *c; c++) plain &= (unsigned char)*c < 128;
+  png_text chunk = {.compression = plain ? PNG_TEXT_COMPRESSION_NONE : PNG_ITXT_COMPRESSION_NONE,
+                    .key = key,
+                    .text = (char *)(uintptr_t)text,
+                    .text_length = plain ? strlen(text) : 0,
+                    .itxt_length = plain ? 0 : strlen(text)};
+  png_set_text(png, info, &chunk, 1);
+}
+
+static accel_status write_picture(const char *path, const picture *p) {
   writer *w = calloc(1, sizeof *w);
-  uint8_t *row = malloc((size_t)width * 2);
+  uint8_t *row = malloc((size_t)p->width * 2);
   accel_status status = ACCEL_OK;
   png_structp png =
       w && row ? png_create_write_struct(PNG_LIBPNG_VER_STRING, w, on_write_error, on_warning)
                : NULL;
   png_infop info = png ? png_create_info_struct(png) : NULL;
   if (!info) {
-    status = accel__no_memory((size_t)width * 2);
+    status = accel__no_memory((size_t)p->width * 2);
   } else if (setjmp(png_jmpbuf(png))) {
     status = accel__fail(ACCEL_ERROR_IO, "%s: libpng cannot write it: %s", path, w->message);
   } else {
     png_set_write_fn(png, w, on_write, on_flush);
-    png_set_IHDR(png, info, (png_uint_32)width, (png_uint_32)height, bits, PNG_COLOR_TYPE_GRAY,
-                 PNG_INTERLACE_NONE, PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    png_set_IHDR(png, info, (png_uint_32)p->width, (png_uint_32)p->height, p->bits,
+                 p->rgb ? PNG_COLOR_TYPE_RGB : PNG_COLOR_TYPE_GRAY, PNG_INTERLACE_NONE,
+                 PNG_COMPRESSION_TYPE_DEFAULT, PNG_FILTER_TYPE_DEFAULT);
+    if (p->parameters) set_text(png, info, p->parameters);
     png_write_info(png, info);
-    write_rows(png, grey, width, height, bits, row);
+    write_rows(png, p, row);
     png_write_end(png, info);
     status = accel__buffer_status(&w->bytes);
     if (status == ACCEL_OK) status = accel__file_write(path, w->bytes.data, w->bytes.n);
@@ -224,4 +232,18 @@ accel_status accel__png_write_grey(const char *path, const uint16_t *grey, int32
   free(w);
   free(row);
   return status;
+}
+
+accel_status accel__png_write(const char *path, const accel__image *image, const char *parameters) {
+  return write_picture(path, &(picture){.width = image->width,
+                                        .height = image->height,
+                                        .rgb = image->pixels,
+                                        .bits = 8,
+                                        .parameters = parameters});
+}
+
+accel_status accel__png_write_grey(const char *path, const uint16_t *grey, int32_t width,
+                                   int32_t height, int bits) {
+  return write_picture(path,
+                       &(picture){.width = width, .height = height, .grey = grey, .bits = bits});
 }

@@ -113,14 +113,45 @@ accel__weight_delta *accel__weight_deltas_of(const accel__weight_deltas *d, cons
 
 /* ---- applying ---- */
 
+/* values[n] += columns [column, column+n) of a row of left right. */
+static void add_product(const float *left, const float *right, uint32_t rank, int64_t columns,
+                        int64_t row, int64_t column, int64_t n, float *values) {
+  for (uint32_t j = 0; j < rank; j++) {
+    const float factor = left[row * rank + j];
+    const float *from = right + (int64_t)j * columns + column;
+    for (int64_t i = 0; i < n; i++) values[i] += factor * from[i];
+  }
+}
+
+static void add_two_products(const accel__weight_delta *d, int64_t row, int64_t column, int64_t n,
+                             float *values) {
+  enum { STRIP = 256 };
+  for (int64_t at = 0; at < n; at += STRIP) {
+    float one[STRIP] = {0}, two[STRIP] = {0};
+    const int64_t some = n - at < STRIP ? n - at : STRIP;
+    add_product(d->left, d->right, d->rank, d->columns, row, column + at, some, one);
+    add_product(d->left2, d->right2, d->rank2, d->columns, row, column + at, some, two);
+    for (int64_t i = 0; i < some; i++) values[at + i] += one[i] * two[i];
+  }
+}
+
+static void add_kronecker(const accel__weight_delta *d, int64_t row, int64_t column, int64_t n,
+                          float *values) {
+  const float *left = d->left + row / d->block_rows * (d->columns / d->block_columns),
+              *right = d->right + row % d->block_rows * d->block_columns;
+  for (int64_t i = 0; i < n; i++)
+    values[i] += left[(column + i) / d->block_columns] * right[(column + i) % d->block_columns];
+}
+
 /* values[n] are columns [column, column+n) of a row. */
 static void add_to_row(const accel__weight_delta *d, int64_t row, int64_t column, int64_t n,
                        float *values) {
-  for (uint32_t j = 0; j < d->rank; j++) {
-    const float left = d->left[row * d->rank + j];
-    const float *right = d->right + (int64_t)j * d->columns + column;
-    for (int64_t i = 0; i < n; i++) values[i] += left * right[i];
-  }
+  if (d->block_rows > 0)
+    add_kronecker(d, row, column, n, values);
+  else if (d->rank2 > 0)
+    add_two_products(d, row, column, n, values);
+  else
+    add_product(d->left, d->right, d->rank, d->columns, row, column, n, values);
 }
 
 static void multiply_row(const accel__weight_delta *d, int64_t row, int64_t column, int64_t n,

@@ -1,5 +1,6 @@
 /* weight_delta.h - what adapters make of tensors of a checkpoint: another tensor in the place of
- * one, products of low rank that are added (LoRA), and rows of a new length (DoRA).
+ * one, products of low rank that are added (LoRA), those of two such products element by element
+ * (LoHa), Kronecker products (LoKr), and rows of a new length (DoRA).
  *
  * Tensors are named as the checkpoint has them.  A tensor counts as the matrix [rows, columns] that
  * lies in the file: dim 0, and the product of the others.
@@ -13,13 +14,20 @@
  * (accel__checkpoint_join). */
 #define ACCEL__ADAPTER_PREFIX "adapter:"
 
-/* W becomes W + left right; with a magnitude each row (by_column: each column) of that is then
+/* W becomes W + left right, W + (left right) * (left2 right2) element by element, or W + the Kronecker
+ * product of left and right; with a magnitude each row (by_column: each column) of that is then
  * brought to the length magnitude has for it. */
 typedef struct accel__weight_delta {
   int64_t rows, columns;
   uint32_t rank;
-  const float *left;      /* [rows, rank], the scale is in it */
-  const float *right;     /* [rank, columns] */
+  const float *left;   /* [rows, rank], the scale is in it */
+  const float *right;  /* [rank, columns] */
+  uint32_t rank2;      /* 0: there is no second product */
+  const float *left2;  /* [rows, rank2] */
+  const float *right2; /* [rank2, columns] */
+  /* of a Kronecker product, else 0: right is [block_rows, block_columns], and left, which has the
+   * scale, [rows / block_rows, columns / block_columns] */
+  int64_t block_rows, block_columns;
   const float *magnitude; /* [rows], by_column [columns]; NULL: none */
   bool by_column;
   /* of accel__weight_deltas_add and _apply alone */

@@ -8,16 +8,20 @@ diffusion/randn.safetensors            torch.randn of CPU generators: SEED.N
 diffusion/schedulers/NAME.safetensors  scheduler_config.json as metadata; timesteps, sigmas, and the samples after each of some steps with given model outputs
 diffusion/pipelines/NAME/              a pipeline's directory; golden.CASE.safetensors holds pixels [n,height,width,3], arguments as metadata
 """
+import copy
 import json
 import pathlib
+import re
 import shutil
 import sys
 
 import diffusers as D
 import numpy as np
+import peft
 import tiny_models
 import torch
 import transformers
+from diffusers.pipelines.stable_diffusion.safety_checker import StableDiffusionSafetyChecker, cosine_distance
 from PIL import Image
 from safetensors.torch import save_file
 from tiny_models import randomise, seed
@@ -133,6 +137,41 @@ def tiny_autoencoders():
                                                "latent_shift": 0.25, "decoder_block_out_channels": (4, 4, 4), "num_decoder_blocks": (0, 1, 2)}, [("batch", pixels("f", 2, 2, 8, 12))]
 
 
+CHECKER = {"projection_dim": 6, "vision_config": dict(hidden_size=12, intermediate_size=17, num_hidden_layers=2, num_attention_heads=2, image_size=12, patch_size=4, projection_dim=5),
+           "text_config": dict(hidden_size=8, intermediate_size=8, num_hidden_layers=1, num_attention_heads=1, vocab_size=9)}
+
+
+def checker_of(name, **more):
+    """StableDiffusionSafetyChecker, whose thresholds are some of the cosines that pictures of noise have."""
+    model = StableDiffusionSafetyChecker(transformers.CLIPConfig(**{**CHECKER, **more})).eval()
+    seed(name)
+    randomise(model)
+    with torch.no_grad():
+        for parameter, scale in ((model.concept_embeds, 1), (model.special_care_embeds, 1), (model.concept_embeds_weights, 0.3), (model.special_care_embeds_weights, 0.3)):
+            parameter.copy_(torch.randn(parameter.shape) * scale)
+    return model
+
+
+def safety_checkers():
+    seed("pictures")
+    both = [("batch", {"pixel_values": torch.randn(3, 3, 12, 12)})]
+    yield "safety_checker", checker_of("checker"), both
+    old = {"vision_config_dict": {**CHECKER["vision_config"], "hidden_act": "gelu"}, "projection_dim": 8}
+    yield "safety_checker_old", checker_of("old", **old), [("one", {"pixel_values": torch.randn(1, 3, 12, 12)})]
+
+
+def write_checker(directory, model, old_names=False):
+    """old_names: those that transformers gave the tower before 5.0, which checkers on the hub have, and the config's older form."""
+    model.save_pretrained(directory)
+    if old_names:
+        config = json.loads((directory / "config.json").read_text())
+        config["vision_config_dict"] = config.pop("vision_config")
+        (directory / "config.json").write_text(json.dumps(config, indent=1, sort_keys=True) + "\n")
+        tensors = {re.sub(r"^vision_model\.(vision_model\.)?", "vision_model.vision_model.", k): v.contiguous() for k, v in model.state_dict().items()}
+        tensors["vision_model.vision_model.embeddings.position_ids"] = torch.arange(10)[None]
+        save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
+
+
 def config_of(model):
     config = {k: v for k, v in json.loads(model.to_json_string()).items() if k not in ("_diffusers_version", "_name_or_path")}
     return json.dumps(config, indent=1, sort_keys=True) + "\n"
@@ -152,6 +191,10 @@ def answer(model, inputs):
     with torch.no_grad():
         if isinstance(model, D.AutoencoderKL):
             return {"sample": model(**inputs).sample, "latent_dist.parameters": model.encode(inputs["sample"]).latent_dist.parameters}
+        if isinstance(model, StableDiffusionSafetyChecker):
+            x = model.visual_projection(model.vision_model(inputs["pixel_values"])[1])
+            return {"special_scores": cosine_distance(x, model.special_care_embeds) - model.special_care_embeds_weights,
+                    "concept_scores": cosine_distance(x, model.concept_embeds) - model.concept_embeds_weights}
         if isinstance(model, D.AutoencoderTiny):
             return {"sample": model(**inputs).sample, "latents": model.encode(inputs["sample"]).latents}
         added = {k: v for k, v in inputs.items() if k in ("text_embeds", "time_ids")}
@@ -164,16 +207,22 @@ def answer(model, inputs):
 def components(wanted):
     path = MODELS / "goldens_diffusion.list"
     lines = [l for l in (path.read_text().splitlines() if path.exists() else []) if wanted and not any(l.startswith(w) for w in wanted)]
-    for name, cls, config, cases in [*unets(), *autoencoders(), *tiny_autoencoders(), *transformers_of_two_streams()]:
+    for name, cls, config, cases in [*unets(), *autoencoders(), *tiny_autoencoders(), *transformers_of_two_streams(), *((n, type(m), m, c) for n, m, c in safety_checkers())]:
         if wanted and not any(name.startswith(w) for w in wanted):
             continue
         directory = MODELS / name
         shutil.rmtree(directory, ignore_errors=True)
-        model = cls(**config).eval()
-        randomise(model)
+        if cls is StableDiffusionSafetyChecker:
+            model = config
+        else:
+            model = cls(**config).eval()
+            randomise(model)
         if cls in (D.SD3Transformer2DModel, D.FluxTransformer2DModel):
             calm_embedders(model)
-        write_component(directory, model, old_names=name == "vae")
+        if cls is StableDiffusionSafetyChecker:
+            write_checker(directory, model, old_names=name.endswith("_old"))
+        else:
+            write_component(directory, model, old_names=name == "vae")
         for case, inputs in cases:
             out = {f"out.{k}": v.contiguous() for k, v in answer(model, inputs).items()}
             if any(not torch.isfinite(v).all() for v in out.values()):
@@ -414,12 +463,12 @@ def t5_of(directory, width):
 FLOW_VAE = dict(use_quant_conv=False, use_post_quant_conv=False, scaling_factor=1.5305, shift_factor=0.0609)
 
 
-def flow_pipeline_of(scheduler, flux=False, t5=True, **transformer):
+def flow_pipeline_of(scheduler, flux=False, t5=True, latents=4, **transformer):
     """StableDiffusion3Pipeline, or FluxPipeline."""
     root = DIFFUSION / "pipelines" / "work"
     shutil.rmtree(root, ignore_errors=True)
     tokenizer, vocab = tokenizer_of(root)
-    vae = D.AutoencoderKL(**{**VAE, **FLOW_VAE, "block_out_channels": (4, 8)}).eval()
+    vae = D.AutoencoderKL(**{**VAE, **FLOW_VAE, "block_out_channels": (4, 8), "latent_channels": latents}).eval()
     net = (D.FluxTransformer2DModel(**{**FLUX, **transformer}) if flux else D.SD3Transformer2DModel(**{**SD3, **transformer})).eval()
     text = clip_of(transformers.CLIPTextModel if flux else transformers.CLIPTextModelWithProjection, vocab, projection_dim=10)
     for model in (vae, net, text):
@@ -510,6 +559,7 @@ TEXT_MODULES = ["encoder.layers.0.self_attn.q_proj", "encoder.layers.1.self_attn
 LORAS = {  # name: pipeline, naming, modules of the UNet, of the text encoder, of the second, alpha
     "peft": ("euler", "peft", UNET_MODULES, TEXT_MODULES, [], 3.0), "plain": ("euler", "peft", UNET_MODULES[:2], [], [], None),
     "kohya": ("euler", "kohya", UNET_MODULES, TEXT_MODULES, [], 1.5), "old": ("euler", "old", ATTENTION, [], [], None),
+    "dora": ("euler", "peft", UNET_MODULES, [], [], 3.0),
     "xl": ("xl", "peft", XL_MODULES, TEXT_MODULES[:1], TEXT_MODULES[:2], 2.0), "xl_original": ("xl", "kohya", list(ORIGINAL), [], [], 2.0), "xl_kohya": ("xl", "kohya", XL_MODULES, TEXT_MODULES, TEXT_MODULES[:2], 2.0)}
 RANK = 2
 
@@ -537,10 +587,41 @@ def write_lora(name, pipe):
             else:
                 base, ends = f"{part}.{whole}", (".lora_A.weight", ".lora_B.weight")
             tensors[base + ends[0]], tensors[base + ends[1]] = down, up
+            if name == "dora":
+                size = weight.detach().flatten(1).norm(dim=1) * (0.5 + torch.rand(weight.shape[0]))
+                tensors[base + ".lora_magnitude_vector"] = size.reshape(1, -1, 1, 1) if weight.dim() == 4 else size
         if names and naming == "peft" and alpha:
-            metadata |= {f"{part}.r": RANK, f"{part}.lora_alpha": alpha, f"{part}.target_modules": names}
+            metadata |= {f"{part}.r": RANK, f"{part}.lora_alpha": alpha, f"{part}.target_modules": names} | ({f"{part}.use_dora": True} if name == "dora" else {})
     save_file(tensors, path, metadata={"lora_adapter_metadata": json.dumps(metadata)} if metadata else {"format": "pt"})
     return path
+
+
+OTHERS = {  # name: PEFT's config, of modules of the UNet
+    "loha": lambda modules: peft.LoHaConfig(r=2, alpha=3.0, target_modules=modules, init_weights=False),
+    "loha_tucker": lambda modules: peft.LoHaConfig(r=2, alpha=3.0, target_modules=modules, init_weights=False, use_effective_conv2d=True),
+    "lokr": lambda modules: peft.LoKrConfig(r=1, alpha=1.5, target_modules=modules, init_weights=False, decompose_both=True),
+    "lokr_tucker": lambda modules: peft.LoKrConfig(r=1, alpha=1.5, target_modules=modules, init_weights=False, use_effective_conv2d=True),
+    "lokr_whole": lambda modules: peft.LoKrConfig(r=4, alpha=4.0, target_modules=modules, init_weights=False)}
+
+
+def with_other(pipe, name, scale):
+    """The pipeline's UNet with LoHa or LoKr beside its layers, which are written as LyCORIS names them."""
+    seed(name)
+    unet = peft.inject_adapter_in_model(OTHERS[name](UNET_MODULES), copy.deepcopy(pipe.unet), "kind")
+    tensors = {}
+    for module, layer in unet.named_modules():
+        if not isinstance(layer, (peft.tuners.loha.layer.LoHaLayer, peft.tuners.lokr.layer.LoKrLayer)):
+            continue
+        base = "lora_unet_" + module.replace(".", "_")
+        for kind in layer.adapter_layer_names:
+            if "kind" in getattr(layer, kind):
+                with torch.no_grad():
+                    getattr(layer, kind)["kind"].normal_(std=0.7)
+                tensors[f"{base}.{kind}"] = getattr(layer, kind)["kind"].detach().clone()
+        tensors[base + ".alpha"] = torch.tensor(layer.alpha["kind"])
+        layer.scaling["kind"] *= scale
+    save_file(tensors, DIFFUSION / "lora" / f"{name}.safetensors")
+    return unet
 
 
 def with_lora(pipe, names, scales):
@@ -561,7 +642,34 @@ def without_lora(pipe):
     pipe.unload_lora_weights()
 
 
-def write_pixels(directory, case, found, args):
+def add_checker(pipe, name, args):
+    """A safety checker whose thresholds flag two pictures of a call: one by a concept, and one by another that counts only where a special one is seen."""
+    checker, extractor = checker_of(name), transformers.CLIPImageProcessor(size={"shortest_edge": 14}, crop_size=12)
+    pictures = pipe(**args, generator=torch.Generator().manual_seed(3), output_type="pil").images
+    pipe.register_modules(safety_checker=checker, feature_extractor=extractor)
+    with torch.no_grad():
+        x = checker.visual_projection(checker.vision_model(extractor(pictures, return_tensors="pt").pixel_values)[1])
+        special, concepts = cosine_distance(x, checker.special_care_embeds), cosine_distance(x, checker.concept_embeds)
+        checker.special_care_embeds_weights.fill_(1.0)
+        checker.concept_embeds_weights.fill_(1.0)
+        def ahead(cosines, pictures):
+            """(how far, picture, concept): the one of `pictures` that is furthest ahead of all others."""
+            best = [(float(cosines[i, c] - torch.cat([cosines[:i, c], cosines[i + 1:, c]]).max()), i, c) for i in pictures for c in range(cosines.shape[1])]
+            return max(best)
+
+        everyone = range(len(pictures))
+        far, first, concept = ahead(concepts, everyone)
+        checker.concept_embeds_weights[concept] = concepts[first, concept] - far / 2
+        far_special, seen, near = ahead(special, [i for i in everyone if i != first])
+        checker.special_care_embeds_weights[near] = special[seen, near] - far_special / 2
+        far_other, _, other = ahead(concepts, [seen])
+        assert min(far, far_special, far_other) > 0.01, (far, far_special, far_other)
+        checker.concept_embeds_weights[other] = concepts[seen, other] + 0.005
+
+
+def write_pixels(directory, case, found, args, flagged=None):
+    if flagged is not None:
+        args = {**args, "nsfw_content_detected": flagged}
     pixels = torch.from_numpy(np.ascontiguousarray((found * 255).round().astype(np.uint8)))
     save_file({"pixels": pixels}, directory / f"golden.{case}.safetensors", metadata={"args": json.dumps(args)})
 
@@ -591,7 +699,8 @@ def pipelines(wanted):
             ("rescale", dict(prompt=["a " * 90], num_inference_steps=4, guidance_rescale=0.7, seeds=[4, 9], num_images_per_prompt=2, scheduler="DDIMScheduler", eta=0.5)),
             ("dpm", dict(prompt=["a boat"], num_inference_steps=20, seed=2 ** 33 + 1, scheduler="DPMSolverMultistepScheduler")),
             *((f"lora_{name}", dict(prompt=["a cat"], loras=names, scales=scales, num_inference_steps=3, seed=8)) for name, names, scales in (
-                ("peft", ["peft"], [0.7]), ("kohya", ["kohya"], [1.0]), ("old", ["old"], [-0.5]), ("two", ["plain", "kohya"], [1.0, 0.5])))]),  # last: what is merged leaves the weights by a rounding other than they were
+                ("peft", ["peft"], [0.7]), ("kohya", ["kohya"], [1.0]), ("old", ["old"], [-0.5]), ("two", ["plain", "kohya"], [1.0, 0.5]), ("dora", ["dora"], [1.0]), ("dora_part", ["dora"], [0.6]), ("loha", ["loha"], [0.7]), ("loha_tucker", ["loha_tucker"], [1.0]),
+                ("lokr", ["lokr"], [0.5]), ("lokr_tucker", ["lokr_tucker"], [1.0]), ("lokr_whole", ["lokr_whole"], [1.0])))]),  # last: what is merged leaves the weights by a rounding other than they were
         "xl": (D.EulerDiscreteScheduler(**sd, timestep_spacing="leading"), {"xl": True, "unet": XL, "vae": {"scaling_factor": 0.13025}}, [
             ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3)),
             ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, seed=6, height=24, width=40, clip_skip=1)),
@@ -606,19 +715,44 @@ def pipelines(wanted):
         "sd3": (D.FlowMatchEulerDiscreteScheduler(shift=3.0), {"flow": True, "num_layers": 2, "qk_norm": "rms_norm", "dual_attention_layers": (0,)}, [
             ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3, height=16, width=24, max_sequence_length=9)),
             ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, guidance_scale=3.0, seed=11, clip_skip=1, num_images_per_prompt=2)),
-            ("unguided", dict(prompt=["x y z"], num_inference_steps=4, guidance_scale=1.0, seeds=[4, 9], num_images_per_prompt=2, scheduler="UniPCMultistepScheduler"))]),
+            ("unguided", dict(prompt=["x y z"], num_inference_steps=4, guidance_scale=1.0, seeds=[4, 9], num_images_per_prompt=2, scheduler="UniPCMultistepScheduler")),
+            ("skip", dict(prompt=["a cat", "b"], negative_prompt="blue", num_inference_steps=6, guidance_scale=3.0, seed=4, max_sequence_length=9, skip_guidance_layers=[1], skip_layer_guidance_scale=1.5,
+                          skip_layer_guidance_stop=0.7, skip_layer_guidance_start=0.1)),
+            ("skip_first", dict(prompt=["a cat"], num_inference_steps=6, seed=4, num_images_per_prompt=2, max_sequence_length=9, skip_guidance_layers=[0, 1], skip_layer_guidance_stop=0.5)),
+            ("picture", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", num_inference_steps=4, seed=8, max_sequence_length=9)),
+            ("pictures", dict(prompt=["a cat"], negative_prompt="blue", image="image/pictures/wide.png", strength=0.75, num_inference_steps=10, guidance_scale=3.0, seeds=[8, 9],
+                              num_images_per_prompt=2, height=16, width=24, max_sequence_length=9))]),
+        "sd3_inpaint": (D.FlowMatchEulerDiscreteScheduler(shift=3.0), {"flow": True, "num_layers": 1, "t5": False, "latents": 16, "in_channels": 16, "out_channels": 16}, [
+            ("mask", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", num_inference_steps=5, seed=8, num_images_per_prompt=2, max_sequence_length=5)),
+            ("mask_whole", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/grey.png", strength=1.0, guidance_scale=1.0, num_inference_steps=3, seed=9,
+                                height=24, width=16, max_sequence_length=5))]),
+        "sd3_sees_mask": (D.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True), {"flow": True, "num_layers": 1, "t5": False, "latents": 16, "in_channels": 33, "out_channels": 16}, [
+            ("mask", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", num_inference_steps=4, seed=8, num_images_per_prompt=2, max_sequence_length=5)),
+            ("mask_whole", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", strength=1.0, num_inference_steps=2, seeds=[3, 4],
+                                max_sequence_length=5))]),
         "sd3_without_t5": (D.UniPCMultistepScheduler(use_flow_sigmas=True, prediction_type="flow_prediction", use_dynamic_shifting=True), {"flow": True, "num_layers": 1, "t5": False}, [
             ("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3, max_sequence_length=5))]),
         "flux": (D.FlowMatchEulerDiscreteScheduler(use_dynamic_shifting=True, shift=3.0), {"flow": True, "flux": True, "guidance_embeds": True}, [
             ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3, height=16, width=24)),
             ("several", dict(prompt=["a cat"], num_inference_steps=20, guidance_scale=7.0, seeds=[1, 2], height=20, width=16, num_images_per_prompt=2, max_sequence_length=12)),
-            ("long", dict(prompt=["the " * 60], num_inference_steps=4, seed=8, height=16, width=16, max_sequence_length=6))]),
+            ("long", dict(prompt=["the " * 60], num_inference_steps=4, seed=8, height=16, width=16, max_sequence_length=6)),
+            ("true_cfg", dict(prompt=["a cat", "b"], negative_prompt="blue", true_cfg_scale=3.0, num_inference_steps=3, seed=5, height=16, width=24, max_sequence_length=6)),
+            ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", num_inference_steps=4, seeds=[8, 9], num_images_per_prompt=2, height=16, width=24, max_sequence_length=6)),
+            ("picture_cfg", dict(prompt=["a cat"], negative_prompt="blue", true_cfg_scale=2.0, image="image/pictures/wide.png", strength=0.9, num_inference_steps=5, guidance_scale=2.5, seed=3,
+                                 height=20, width=16, max_sequence_length=6)),
+            ("mask", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", num_inference_steps=5, seed=8, num_images_per_prompt=2, height=16, width=24,
+                          max_sequence_length=6)),
+            ("mask_whole", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", mask_image="image/pictures/grey.png", negative_prompt="blue", true_cfg_scale=2.0, strength=1.0,
+                                num_inference_steps=3, seeds=[1, 2], height=24, width=16, max_sequence_length=6))]),
         "flux_schnell": (D.FlowMatchEulerDiscreteScheduler(), {"flow": True, "flux": True, "num_single_layers": 1}, [
             ("plain", dict(prompt=["a cat"], num_inference_steps=4, seed=3, height=16, width=20, guidance_scale=0.0))]),
         "inpaint": (D.DDIMScheduler(**sd, clip_sample=False, timestep_spacing="leading"), {"unet": {**SMALL, "in_channels": 9}, "vae": SMALL}, [
             ("mask", dict(prompt=["a cat"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", num_inference_steps=4, seed=8, num_images_per_prompt=2, eta=0.3)),
             ("mask_part", dict(prompt=["a cat", "b"], image="image/pictures/rgb.png", mask_image="image/pictures/wide.png", strength=0.6, guidance_scale=1.0, num_inference_steps=10, seeds=[8, 9],
                                scheduler="EulerDiscreteScheduler"))]),
+        "safety": (D.EulerDiscreteScheduler(**sd, timestep_spacing="leading"), {"unet": SMALL, "vae": SMALL}, [
+            ("flagged", dict(prompt=["a cat", "the dog"], num_inference_steps=2, num_images_per_prompt=2, seed=3)),
+            ("picture", dict(prompt=["a cat"], image="image/pictures/rgb.png", strength=0.9, num_inference_steps=4, seed=1, num_images_per_prompt=3))]),
         "lcm": (D.LCMScheduler(), {"unet": {"time_cond_proj_dim": 10}}, [("plain", dict(prompt=["a cat"], num_inference_steps=4, guidance_scale=8.5, seed=3))]),
     }
     for name, (scheduler, how, runs) in cases.items():
@@ -627,6 +761,11 @@ def pipelines(wanted):
         directory = DIFFUSION / "pipelines" / name
         shutil.rmtree(directory, ignore_errors=True)
         pipe = flow_pipeline_of(scheduler, **how) if how.pop("flow", False) else pipeline_of(scheduler, **how)
+        if name == "safety":
+            add_checker(pipe, name, {k: v for k, v in runs[0][1].items() if k != "seed"})
+        if name == "sd3_sees_mask":
+            pipe = D.StableDiffusion3InpaintPipeline(**pipe.components)
+            pipe.set_progress_bar_config(disable=True)
         if name == "inpaint":
             pipe = D.StableDiffusionInpaintPipeline(**pipe.components, requires_safety_checker=False)
             pipe.set_progress_bar_config(disable=True)
@@ -640,6 +779,9 @@ def pipelines(wanted):
                 generator = torch.Generator().manual_seed(own.pop("seed"))
             if isinstance(own.get("negative_prompt"), str):
                 own["negative_prompt"] = [own["negative_prompt"]] * len(own["prompt"])
+            plain = pipe.unet if hasattr(pipe, "unet") else None
+            if own.get("loras", [None])[0] in OTHERS:
+                pipe.unet = with_other(pipe, own.pop("loras")[0], own.pop("scales")[0])
             (pipe.vae.enable_tiling if own.pop("vae_tiling", False) else pipe.vae.disable_tiling)()
             decoder, loras = own.pop("decoder", None), own.pop("loras", None)
             if loras:
@@ -652,19 +794,24 @@ def pipelines(wanted):
             if "image" in own:
                 own["image"] = own["image"].convert("RGB")
                 xl, mask = isinstance(pipe, D.StableDiffusionXLPipeline), "mask_image" in own
-                if xl:
+                kind = "Inpaint" if mask else "Img2Img"
+                if hasattr(pipe, "transformer"):
+                    run = getattr(D, ("StableDiffusion3" if type(pipe).__name__.startswith("StableDiffusion3") else "Flux") + kind + "Pipeline")(**pipe.components)
+                elif xl:
                     run = (D.StableDiffusionXLInpaintPipeline if mask else D.StableDiffusionXLImg2ImgPipeline)(**pipe.components, **pipe_settings(pipe))
                 else:
                     run = (D.StableDiffusionInpaintPipeline if mask else D.StableDiffusionImg2ImgPipeline)(**pipe.components, requires_safety_checker=False)
                 run.set_progress_bar_config(disable=True)
                 run.scheduler = swapped
-                if isinstance(generator, list) and not mask:
+                if isinstance(generator, list) and not mask and not isinstance(run, D.FluxImg2ImgPipeline):
                     own["image"] = [own["image"]] * len(generator)
-            found = run(**own, generator=generator, output_type="np").images
+            made = run(**own, generator=generator, output_type="np")
             pipe.vae = kept
+            if plain is not None:
+                pipe.unet = plain
             if loras:
                 without_lora(pipe)
-            write_pixels(directory, case, found, args)
+            write_pixels(directory, case, made.images, args, getattr(made, "nsfw_content_detected", None))
         print("pipeline", name, file=sys.stderr)
 
 

@@ -176,6 +176,45 @@ class Tool(Documents):
             db.execute("PRAGMA user_version = 99")
         self.assertIn("newer", tool("query", "x", "--index", self.index, expected=1).stderr)
 
+    def changed(self, sql):
+        """A copy of the index after sql, in a folder of its own."""
+        path = os.path.join(tempfile.mkdtemp(dir=self.work), "hostile.sqlite")
+        shutil.copy(self.index, path)
+        db = sqlite3.connect(path)
+        db.executescript(sql)
+        db.close()
+        return path
+
+    def test_indexes_from_strangers(self):
+        """What an index is made of is looked at before anything of it runs."""
+        self.add()
+        bad = {"a trigger": ("harm", "CREATE TRIGGER harm AFTER INSERT ON file BEGIN DELETE FROM passage; END"),
+               "a trigger of its own, changed": ("passage_added", "DROP TRIGGER passage_added; CREATE TRIGGER passage_added AFTER INSERT ON passage BEGIN SELECT load_extension('x'); END"),
+               "a view in the place of a table": ("kept", "ALTER TABLE passage RENAME TO kept; CREATE VIEW passage AS SELECT id, file, first_line, last_line, heading, text FROM kept"),
+               "a table more": ("hidden", "CREATE TABLE hidden (x)"), "a column that computes": ("file", "ALTER TABLE file ADD COLUMN y GENERATED ALWAYS AS (hex(path))"),
+               "a table less": ("vector", "DROP TABLE vector"), "words that are no FTS5": ("word", "DROP TABLE word; CREATE TABLE word (heading, text)")}
+        for what, (name, sql) in bad.items():
+            path = self.changed(sql)
+            with open(path, "rb") as f:
+                before = f.read()
+            for words in (["query", "ferry"], ["info"], ["index", self.docs, "--model", EMBEDDER]):
+                said = tool(*words, "--index", path, expected=1).stderr
+                self.assertRegex(said, f"hostile.sqlite: (the|it lacks the) [a-z]+ '{name}", what)
+            with open(path, "rb") as f:
+                self.assertEqual(f.read(), before, what)
+
+    def test_values_from_strangers(self):
+        """Numbers and texts of other kinds and sizes than an index's, in tables as they should be."""
+        self.add()
+        for sql in ("UPDATE vector SET data = zeroblob(7)", "UPDATE vector SET data = 'text'", "UPDATE passage SET text = x'00ff', heading = 5", "UPDATE passage SET first_line = -9223372036854775808",
+                    "UPDATE setting SET value = -1 WHERE name = 'dim'", "UPDATE setting SET value = x'ff' WHERE name = 'embedder'", "DELETE FROM setting", "DELETE FROM vector",
+                    "UPDATE vector SET data = (SELECT group_concat(x'ffffffff', '') FROM passage)", "UPDATE passage SET file = 99",
+                    "INSERT INTO passage SELECT id + 1000, file, 1, 1, '', printf('%.*c', 70000000, 'x') FROM passage LIMIT 1"):
+            path = self.changed(sql)
+            for words in (["query", "ferry"], ["query", "ferry", "--by", "words"], ["info"]):
+                run = subprocess.run([ACCEL, "rag", *words, "--index", path], stdout=subprocess.PIPE, stderr=subprocess.PIPE, timeout=300)
+                self.assertIn(run.returncode, (0, 1, 2), (sql, words, run.stderr))
+
     def test_another_model(self):
         self.add()
         other = os.path.join(TASKS, "st_max")

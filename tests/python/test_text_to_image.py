@@ -27,6 +27,7 @@ from test_seeing import read_png  # noqa: E402
 FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 PIPELINES = os.path.join(FIXTURES, "diffusion", "pipelines")
 UNCONDITIONAL = ("ddpm", "ddim_flat")
+ROUGH = ("flux/golden.picture", "flux/golden.mask", "sd3/golden.skip")  # their random weights make more of a last digit
 OPTIONS = {"num_inference_steps": "--steps", "seed": "--seed", "guidance_scale": "--guidance", "guidance_rescale": "--guidance-rescale", "num_images_per_prompt": "--n",
            "negative_prompt": "--negative", "clip_skip": "--clip-skip", "scheduler": "--scheduler", "eta": "--eta", "strength": "--strength", "image": "--init",
            "mask_image": "--mask", "decoder": "--decoder", "max_sequence_length": "--max-sequence-length"}
@@ -64,11 +65,11 @@ class TextToImage(unittest.TestCase):
         self.assertEqual(len(got), len(want), f"{what}: not {shape}")
         off = [abs(a - b) for a, b in zip(got, want)]
         self.assertLessEqual(max(off), 1, what)
-        self.assertLessEqual(sum(o > 0 for o in off), max(3, len(off) // 1000), what)
+        self.assertLessEqual(sum(o > 0 for o in off), max(3, len(off) // (200 if any(name in what for name in ROUGH) else 1000)), what)
 
     def test_python_gives_the_pixels_of_diffusers(self):
         files = sorted(glob.glob(os.path.join(PIPELINES, "*", "golden.*.safetensors")))
-        self.assertGreaterEqual(len(files), 44)
+        self.assertGreaterEqual(len(files), 66)
         for device in DEVICES[:1] if FEWER else DEVICES:
             for directory in sorted({os.path.dirname(f) for f in files}):
                 task = "unconditional-image-generation" if os.path.basename(directory) in UNCONDITIONAL else "text-to-image"
@@ -80,8 +81,10 @@ class TextToImage(unittest.TestCase):
                         if "num_images_per_prompt" in args and task != "text-to-image":
                             args["batch_size"] = args.pop("num_images_per_prompt")
                         generator = args.pop("seeds", None) or args.pop("seed")
-                        made = paint(**args, generator=generator, output_type="np").images
-                        self.assert_pixels(raw(made), want, shape, f"{device} {file}")
+                        flagged = args.pop("nsfw_content_detected", None)
+                        made = paint(**args, generator=generator, output_type="np")
+                        self.assert_pixels(raw(made.images), want, shape, f"{device} {file}")
+                        self.assertEqual(made.nsfw_content_detected, flagged, file)
 
     def test_the_tool_writes_the_same_pictures(self):
         for file in sorted(f for name in ("euler", "inpaint", *UNCONDITIONAL) for f in glob.glob(os.path.join(PIPELINES, name, "golden.*.safetensors"))) + [
@@ -103,6 +106,51 @@ class TextToImage(unittest.TestCase):
                 pictures = [read_png(name) for name in names]
                 self.assertEqual({(w, h) for w, h, _ in pictures}, {(shape[2], shape[1])})
                 self.assert_pixels(b"".join(b"".join(bytes(r) for r in rows) for _, _, rows in pictures), want, shape, file)
+
+    def test_the_safety_checker(self):
+        directory = os.path.join(PIPELINES, "safety")
+        how = {"num_inference_steps": 2, "num_images_per_prompt": 2, "generator": 3, "output_type": "np"}
+        with accel.pipeline("text-to-image", directory, device="cpu", safety_checker=None) as paint:
+            made = paint(["a cat", "the dog"], **how)
+            self.assertIsNone(made.nsfw_content_detected)
+            self.assertTrue(all(any(raw([i])) for i in made.images))
+            for image in paint.model.text_to_image(["ein Kätzchen"], 3, steps=1, negative_prompt="blau").images:
+                self.assertNotIn("Safety", image.parameters)
+        with tempfile.TemporaryDirectory() as work:
+            out = os.path.join(work, "out.png")
+            words = ("text-to-image", directory, "a cat", "the dog", "-o", out, "-d", "cpu", "--steps", "2", "--n", "2", "--seed", "3")
+            run = tool(*words, "--json")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertEqual([i["nsfw_content_detected"] for i in json.loads(run.stdout)["images"]], [True, False, False, True])
+            self.assertIn("flagged 2 of 4", run.stderr)
+            self.assertFalse(any(any(row) for row in read_png(os.path.join(work, "out.1.png"))[2]))
+            with open(os.path.join(work, "out.2.png"), "rb") as f:
+                text = f.read()
+            self.assertIn(b"tEXtparameters\0a cat\nSteps: 2, Sampler: EulerDiscreteScheduler, CFG scale: 7.5, Seed: 3, Size: 16x16, Model: safety, Batch size: 4", text)
+            self.assertIn(b"Batch pos: 1, Safety checker: passed", text)
+            run = tool(*words[:2], "ein Kätzchen", *words[4:8], "--steps", "1", "--no-safety", "--negative", "blau", "--json")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            self.assertNotIn("nsfw", run.stdout)
+            with open(out, "rb") as f:
+                self.assertIn("iTXtparameters\0\0\0\0\0ein Kätzchen\nNegative prompt: blau\nSteps: 1".encode(), f.read())
+
+    def test_safety_checkers_that_are_not_whole_are_explained(self):
+        def config(directory, part, file, **fields):
+            path = os.path.join(directory, part, file)
+            with open(path, encoding="utf-8") as f:
+                content = json.load(f)
+            with open(path, "w", encoding="utf-8") as f:
+                json.dump({**content, **fields}, f)
+
+        for edit, message in ((lambda d: shutil.rmtree(os.path.join(d, "safety_checker")), "--no-safety"), (lambda d: shutil.rmtree(os.path.join(d, "feature_extractor")), "feature_extractor"),
+                              (lambda d: os.remove(os.path.join(d, "safety_checker", "model.safetensors")), "--no-safety"),
+                              (lambda d: config(d, "safety_checker", "config.json", architectures=["OtherChecker"]), "OtherChecker"),
+                              (lambda d: config(d, "safety_checker", "config.json", projection_dim=7), "visual_projection"),
+                              (lambda d: config(d, "feature_extractor", "preprocessor_config.json", crop_size=10), "crop_size")):
+            with tempfile.TemporaryDirectory() as work:
+                run = self.edited(work, edit, "safety")
+                self.assertIn(run.returncode, (1, 2, 3), (message, run.stdout, run.stderr))
+                self.assertIn(message, run.stderr)
 
     def test_company_changes_no_picture(self):
         with accel.pipeline("text-to-image", os.path.join(PIPELINES, "euler"), device="cpu") as paint:
@@ -136,7 +184,10 @@ class TextToImage(unittest.TestCase):
             self.assertEqual(run.returncode, code, (words, run.stderr))
             self.assertIn(message, run.stderr)
         for name, words, code, message in (("sd3", ["--size", "18x16"], 2, "18 pixels"), ("sd3", ["--size", "64x16"], 2, "at most 48"), ("sd3", ["--clip-skip", "3"], 2, "clip_skip"),
-                                           ("sd3", ["--init", os.path.join(FIXTURES, "image", "pictures", "rgb.png")], 3, "--init"),
+                                           ("sd3", ["--init", os.path.join(FIXTURES, "image", "pictures", "rgb.png"), "--scheduler", "unipc"], 3, "begin with a picture"),
+                                           ("sd3", ["--skip-layers", "1,2"], 2, "0 to 1"), ("sd3", ["--skip-layers", "1,,2"], 2, "with commas"), ("flux", ["--skip-layers", "1"], 3, "of SD 3"),
+                                           ("sd3", ["--true-cfg-scale", "2"], 3, "of Flux"), ("sd3_sees_mask", [], 2, "'in_channels' is 33"),
+                                           ("flux", ["--size", "18x16", "--init", os.path.join(FIXTURES, "image", "pictures", "rgb.png")], 2, "18 pixels"),
                                            ("flux", ["--scheduler", "euler"], 3, "use_flow_sigmas"), ("euler", ["--scheduler", "flow-match-euler"], 3, "predict flow"),
                                            ("flux", ["--max-sequence-length", "513"], 2, "max-sequence-length")):
             run = tool("text-to-image", os.path.join(PIPELINES, name), "a", "-o", "x.png", "--steps", "1", *words, "-d", "cpu", "-q")
@@ -264,6 +315,65 @@ class TextToImage(unittest.TestCase):
         run = tool("text-to-image", os.path.join(PIPELINES, "euler"), "a", "-o", "x.png", "-d", "cpu", "-q", "--lora", "none.safetensors:0.5")
         self.assertEqual(run.returncode, 1, run.stderr)
         self.assertIn("none.safetensors", run.stderr)
+
+    def lora(self, work, name, change):
+        """A copy of a LoRA file, its header after change(header), which may return bytes to append to the tensors."""
+        with open(os.path.join(FIXTURES, "diffusion", "lora", name + ".safetensors"), "rb") as f:
+            data = f.read()
+        n = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + n])
+        more = change(header) or b""
+        text = json.dumps(header).encode()
+        path = os.path.join(work, "lora.safetensors")
+        with open(path, "wb") as f:
+            f.write(struct.pack("<Q", len(text)) + text + data[8 + n:] + more)
+        return path
+
+    def test_magnitudes_in_the_names_of_lycoris(self):
+        def renamed(header):
+            for key in [k for k in header if k.endswith(".lora_magnitude_vector")]:
+                entry = header.pop(key)
+                shape = [n for n in entry["shape"] if n > 1]
+                header[key.replace("lora_magnitude_vector", "dora_scale")] = {**entry, "shape": shape + [1] * max(1, len(entry["shape"]) - 1)}
+
+        def for_inputs(header):
+            renamed(header)
+            key = next(k for k in header if k.endswith("ff.net.0.proj.dora_scale"))
+            header[key]["shape"] = header[key]["shape"][::-1]
+
+        args, shape, want = read_golden(os.path.join(PIPELINES, "euler", "golden.lora_dora.safetensors"))
+        with tempfile.TemporaryDirectory() as work:
+            path = self.lora(work, "dora", renamed)
+            with accel.pipeline("text-to-image", os.path.join(PIPELINES, "euler"), device="cpu", adapters=[path]) as paint:
+                made = paint(args["prompt"], num_inference_steps=args["num_inference_steps"], generator=args["seed"], output_type="np").images
+            self.assert_pixels(raw(made), want, shape, path)
+            with self.assertRaisesRegex(accel.AccelError, "dora_scale, which programs take at a scale of 1"):
+                accel.pipeline("text-to-image", os.path.join(PIPELINES, "euler"), device="cpu", adapters=[(path, 0.5)])
+            with self.assertRaisesRegex(accel.AccelError, "ff.net.0.proj' has a dora_scale for its inputs"):
+                accel.pipeline("text-to-image", os.path.join(PIPELINES, "euler"), device="cpu", adapters=[self.lora(work, "dora", for_inputs)])
+
+    def test_loha_and_lokr_that_are_not_whole_are_refused(self):
+        module = "lora_unet_down_blocks_0_attentions_0_transformer_blocks_0_attn1_to_q"
+
+        def dropped(*names):
+            return lambda header: header.update({f"{module}_other.{name}": header.pop(f"{module}.{name}") for name in names})
+
+        def moved(name, other):
+            return lambda header: header.update({f"{module}.{other}": header.pop(f"{module}.{name}")})
+
+        def shaped(name, shape):
+            return lambda header: header[f"{module}.{name}"].update(shape=shape)
+
+        for file, change, message in (("loha", dropped("hada_w1_a"), "only part of hada_w1"), ("loha", dropped("hada_w2_b"), "only part of hada_w2"), ("loha", moved("hada_w1_a", "hada_t1"), "only part of hada_w1"),
+                                      ("loha", moved("hada_w1_a", "lokr_w1"), "side by side"), ("loha", shaped("hada_w1_a", [2, 8]), "hada_w1_a"), ("loha", moved("alpha", "dora_scale"), "magnitudes beside"),
+                                      ("lokr", dropped("lokr_w2_b"), "no lokr_w2"), ("lokr", dropped("lokr_w1"), "no lokr_w1"), ("lokr_whole", dropped("lokr_w1"), "no lokr_w1"),
+                                      ("lokr_whole", shaped("lokr_w1", [4]), "does not divide"), ("lokr_whole", shaped("lokr_w1", [1, 4]), module)):
+            with tempfile.TemporaryDirectory() as work:
+                path = self.lora(work, file, change)
+                with self.assertRaises(accel.AccelError) as caught:
+                    accel.pipeline("text-to-image", os.path.join(PIPELINES, "euler"), device="cpu", adapters=[path])
+                self.assertIn(message, str(caught.exception), (file, message))
+                self.assertIn("lora.safetensors", str(caught.exception))
 
     def test_half_precision_weights_under_their_own_name(self):
         def rename(directory):

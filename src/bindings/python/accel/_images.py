@@ -10,11 +10,14 @@ from ._tensors import make
 
 
 class GeneratedImage:
-    """A picture: `width`, `height`, `rgb` (bytes, row by row), the `prompt`'s number and the `seed` of its generator."""
+    """A picture: `width`, `height`, `rgb` (bytes, row by row), the `prompt`'s number, the `seed` of its generator, how it was made as a text, `parameters`,
+    and whether the safety checker `flagged` it (None: the pipeline has none)."""
 
     def __init__(self, image: Any) -> None:
         self.width, self.height, self.prompt, self.seed = image.width, image.height, image.prompt, image.seed
         self.rgb = C.string_at(image.rgb, 3 * image.width * image.height)
+        self.flagged: Optional[bool] = None if image.flagged < 0 else bool(image.flagged)
+        self.parameters = decode(image.parameters)
 
     @property
     def array(self) -> Any:
@@ -27,18 +30,20 @@ class GeneratedImage:
         return Image.frombytes("RGB", (self.width, self.height), self.rgb)
 
     def save(self, path: str) -> None:
-        """Writes a PNG file."""
+        """Writes a PNG file, with `parameters` in a text chunk."""
         pixels = C.create_string_buffer(self.rgb, len(self.rgb))
-        image = T.accel_generated_image(self.width, self.height, C.cast(pixels, C.POINTER(C.c_uint8)), self.prompt, self.seed)
+        image = T.accel_generated_image(self.width, self.height, C.cast(pixels, C.POINTER(C.c_uint8)), self.prompt, self.seed, parameters=encode(self.parameters))
         check(lib.accel_generated_image_write(C.byref(image), encode(str(path))))
 
 
 class GeneratedImages:
-    """`images`, those of the first prompt first; the class of the `scheduler`, and how many `steps` it made."""
+    """`images`, those of the first prompt first; the class of the `scheduler`, and how many `steps` it made; nsfw_content_detected as of diffusers: which
+    pictures the safety checker flagged (None: there is none)."""
 
     def __init__(self, found: Any) -> None:
         self.images: List[GeneratedImage] = [GeneratedImage(found.image[i]) for i in range(found.n)]
         self.scheduler, self.steps = decode(found.scheduler), found.steps
+        self.nsfw_content_detected: Optional[List[Optional[bool]]] = [i.flagged for i in self.images] if any(i.flagged is not None for i in self.images) else None
 
 
 StepFunction = Callable[[int, int, Any], Optional[bool]]
@@ -50,7 +55,8 @@ def _seed(generator: Any) -> int:
 
 
 def text_to_image(handle: Any, prompts: Sequence[str], generator: Union[None, int, Sequence[int], Any] = None, on_step: Optional[StepFunction] = None,
-                  image: Optional[Media] = None, mask_image: Optional[Media] = None, **options: Any) -> GeneratedImages:
+                  image: Optional[Media] = None, mask_image: Optional[Media] = None, skip_guidance_layers: Optional[Sequence[int]] = None,
+                  **options: Any) -> GeneratedImages:
     """accel_text_to_image(); options are the fields of accel_text_to_image_params."""
     how, pointer = lib.accel_text_to_image_params_default(), C.POINTER(T.accel_generated_images)()
     for name, value in options.items():
@@ -61,6 +67,9 @@ def text_to_image(handle: Any, prompts: Sequence[str], generator: Union[None, in
     media = {name: media_array([value]) for name, value in (("image", image), ("mask_image", mask_image)) if value is not None}
     for name, value in media.items():
         setattr(how, name, value)
+    layers = (C.c_uint32 * len(skip_guidance_layers))(*skip_guidance_layers) if skip_guidance_layers is not None else None
+    if layers is not None:
+        how.skip_guidance_layers, how.n_skip_guidance_layers = layers, len(layers)
     seeds = None
     if isinstance(generator, (list, tuple)):
         seeds = (C.c_uint64 * len(generator))(*(_seed(g) for g in generator))

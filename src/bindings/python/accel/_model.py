@@ -88,7 +88,7 @@ def init_params(device: str = "auto", precision: Optional[str] = None, task: Opt
                 metric: Optional[str] = None, min_cosine: float = 0.0,
                 candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
                 prefix_cache_bytes: Optional[int] = None, adapters: Optional[Adapters] = None, enable_adapters: bool = False,
-                decoder: Optional[str] = None) -> Tuple[Any, List[Optional[bytes]]]:
+                decoder: Optional[str] = None, safety_checker: Optional[bool] = True) -> Tuple[Any, List[Optional[bytes]]]:
     """An accel_init_params of Model's options, and the strings that it points to, which live as long."""
     how = lib.accel_init_params_default()
     profile, known = (json.dumps(v) if isinstance(v, dict) else v and os.fspath(v) for v in (precision_profile, candidates))
@@ -97,6 +97,7 @@ def init_params(device: str = "auto", precision: Optional[str] = None, task: Opt
     how.min_cosine = min_cosine
     how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
     how.random_weights, how.seed = int(random_weights), seed
+    how.without_safety_checker = int(not safety_checker)
     if prefix_cache_bytes is not None:
         how.prefix_cache_bytes = prefix_cache_bytes
     specs = adapter_specs(adapters)
@@ -119,18 +120,19 @@ class Model:
                  precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None, metric: Optional[str] = None,
                  min_cosine: float = 0.0, candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
                  prefix_cache_bytes: Optional[int] = None, adapters: Optional[Adapters] = None, enable_adapters: bool = False,
-                 decoder: Optional[str] = None) -> None:
+                 decoder: Optional[str] = None, safety_checker: Optional[bool] = True) -> None:
         """`precision_profile`: in the place of `precision`, a file that `accel tune` wrote, or what is in one.  `metric` ("latency", "throughput",
         "memory", "energy"), `min_cosine` (with precision "auto" the accuracy bound, from 0 to 1) and `candidates` (a file of `accel choose`, what is in
         one, or "" for none; None: what `accel choose --store` kept) are what "auto" goes by.  `prefix_cache_bytes`: of prompts that the queue keeps for
         prompts that begin alike; 0: none, None: 512 MiB.  `adapters`: LoRA adapters of PEFT that are merged into the weights while these are loaded: a
         directory, or a list of directories or of pairs of a directory and a scale.  `enable_adapters`: load_adapter() loads others beside them, for
-        single requests.  `decoder`: directory of an autoencoder (AutoencoderTiny, AutoencoderKL) in the place of a picture pipeline's own."""
+        single requests.  `decoder`: directory of an autoencoder (AutoencoderTiny, AutoencoderKL) in the place of a picture pipeline's own.
+        `safety_checker`: None leaves out the one that the pipeline's directory has, as in diffusers."""
         self._handle = C.c_void_p()
         self.adapters: Dict[str, Adapter] = {}
         self.context = context or default_context()
         how, _strings = init_params(device, precision, task, batch_size, max_length, queue_capacity, random_weights, seed, architecture, kv_cache,
-                                    precision_profile, metric, min_cosine, candidates, prefix_cache_bytes, adapters, enable_adapters, decoder)
+                                    precision_profile, metric, min_cosine, candidates, prefix_cache_bytes, adapters, enable_adapters, decoder, safety_checker)
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))
         self.context.endpoints.add(self)
 
@@ -497,7 +499,8 @@ class Model:
                       **options: Any) -> GeneratedImages:
         """Pictures of texts.  generator: a seed, or a seed for each picture (a torch.Generator that nothing was drawn from will do).  on_step(step, steps,
         latents) is called after each step; True ends the call.  image: a picture to begin with (a path, or the bytes of a file); mask_image: white where it is made anew, black where it is kept.  options: steps, width, height, images_per_prompt, clip_skip, guidance_scale,
-        guidance_rescale, eta, strength, negative_prompt, vae_tiling, scheduler ("euler", or a class of diffusers), max_sequence_length."""
+        guidance_rescale, eta, strength, negative_prompt, vae_tiling, scheduler ("euler", or a class of diffusers), max_sequence_length, true_cfg_scale, skip_guidance_layers (a list), skip_layer_guidance_scale,
+        skip_layer_guidance_start, skip_layer_guidance_stop."""
         return text_to_image(self.handle, prompts, generator, on_step, image, mask_image, **options)
 
     def forecast(self, series: Sequence[Any], horizon: Optional[int] = None, quantiles: Optional[Sequence[float]] = None, **options: Any) -> List[Forecast]:

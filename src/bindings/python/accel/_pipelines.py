@@ -353,10 +353,14 @@ class TextToImagePipeline(Pipeline):
                  guidance_scale: Optional[float] = None, negative_prompt: Optional[str] = None, num_images_per_prompt: Optional[int] = None,
                  eta: Optional[float] = None, generator: Any = None, guidance_rescale: Optional[float] = None, clip_skip: Optional[int] = None,
                  scheduler: Optional[str] = None, image: Any = None, strength: Optional[float] = None, output_type: str = "pil", on_step: Any = None,
-                 max_sequence_length: Optional[int] = None, mask_image: Any = None, vae_tiling: Optional[bool] = None) -> Any:
+                 max_sequence_length: Optional[int] = None, mask_image: Any = None, vae_tiling: Optional[bool] = None,
+                 true_cfg_scale: Optional[float] = None, skip_guidance_layers: Optional[Sequence[int]] = None, skip_layer_guidance_scale: Optional[float] = None,
+                 skip_layer_guidance_stop: Optional[float] = None, skip_layer_guidance_start: Optional[float] = None) -> Any:
         given = {"height": height, "width": width, "steps": num_inference_steps, "guidance_scale": guidance_scale, "negative_prompt": negative_prompt,
                  "images_per_prompt": num_images_per_prompt, "eta": eta, "guidance_rescale": guidance_rescale, "clip_skip": clip_skip, "scheduler": scheduler, "strength": strength, "vae_tiling": vae_tiling,
-                 "max_sequence_length": max_sequence_length}
+                 "max_sequence_length": max_sequence_length, "true_cfg_scale": true_cfg_scale, "skip_guidance_layers": skip_guidance_layers,
+                 "skip_layer_guidance_scale": skip_layer_guidance_scale, "skip_layer_guidance_stop": skip_layer_guidance_stop,
+                 "skip_layer_guidance_start": skip_layer_guidance_start}
         given.update((name, os.fspath(i) if isinstance(i, os.PathLike) else i) for name, i in (("image", image), ("mask_image", mask_image)))
         return _generated(self.model, [prompt] if isinstance(prompt, str) else list(prompt), generator, on_step, output_type,
                           {**self.defaults, **{name: value for name, value in given.items() if value is not None}})
@@ -376,7 +380,7 @@ def _generated(model: Model, prompts: List[str], generator: Any, on_step: Any, o
     if output_type not in ("pil", "np"):
         raise ValueError(f"output_type '{output_type}' is not supported; known: pil, np")
     made = model.text_to_image(prompts, generator, on_step, **how)
-    return ImagePipelineOutput([_picture(i) if output_type == "pil" else i.array for i in made.images])
+    return ImagePipelineOutput([_picture(i) if output_type == "pil" else i.array for i in made.images], made.nsfw_content_detected)
 
 
 class TimeSeriesForecastingPipeline(Pipeline):
@@ -415,10 +419,10 @@ class TextToSpeechPipeline(Pipeline):
 
 
 class ImagePipelineOutput:
-    """What diffusers' pipelines return: `images`."""
+    """What diffusers' pipelines return: `images`, and which of them the safety checker flagged (None: the pipeline has none)."""
 
-    def __init__(self, images: List[Any]) -> None:
-        self.images = images
+    def __init__(self, images: List[Any], nsfw_content_detected: Optional[List[Optional[bool]]] = None) -> None:
+        self.images, self.nsfw_content_detected = images, nsfw_content_detected
 
 
 def _picture(image: GeneratedImage) -> Any:
@@ -434,7 +438,7 @@ _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
     TimeSeriesForecastingPipeline, TextToSpeechPipeline, TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache", "precision_profile", "metric", "min_cosine", "candidates",
-                  "prefix_cache_bytes", "adapters", "decoder")
+                  "prefix_cache_bytes", "adapters", "decoder", "safety_checker")
 
 
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,

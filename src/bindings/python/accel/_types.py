@@ -52,7 +52,7 @@ accel_init_params = _struct(
     "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
     ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text),
     ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p),
-    ("prefix_cache_bytes", u64), ("adapters", C.POINTER(accel_adapter_spec)), ("n_adapters", u32), ("enable_adapters", u32), ("decoder", text))
+    ("prefix_cache_bytes", u64), ("adapters", C.POINTER(accel_adapter_spec)), ("n_adapters", u32), ("enable_adapters", u32), ("decoder", text), ("without_safety_checker", u32), ("reserved", u32))
 
 accel_pool_params = _struct("accel_pool_params", ("size", u32), ("max_wait_ms", u32), ("memory_limit", u64))
 accel_pool_stats = _struct(
@@ -115,13 +115,16 @@ accel_detect_params = _struct("accel_detect_params", ("size", u32), ("threshold"
 accel_detections = _struct(
     "accel_detections", ("n", u32), ("count", C.POINTER(u32)), ("object", C.POINTER(C.POINTER(accel_detection))), ("height", C.POINTER(C.c_int32)), ("width", C.POINTER(C.c_int32)))
 
-accel_generated_image = _struct("accel_generated_image", ("width", u32), ("height", u32), ("rgb", C.POINTER(C.c_uint8)), ("prompt", u32), ("seed", u64))
+accel_generated_image = _struct("accel_generated_image", ("width", u32), ("height", u32), ("rgb", C.POINTER(C.c_uint8)), ("prompt", u32), ("seed", u64),
+                                ("flagged", i32), ("reserved", u32), ("parameters", text))
 accel_generated_images = _struct("accel_generated_images", ("n", u32), ("image", C.POINTER(accel_generated_image)), ("scheduler", text), ("steps", u32))
 ImageStepFunction = C.CFUNCTYPE(C.c_int, C.c_void_p, u32, u32, C.POINTER(C.c_float), u64)
 accel_text_to_image_params = _struct(
     "accel_text_to_image_params", ("size", u32), ("steps", u32), ("width", u32), ("height", u32), ("images_per_prompt", u32), ("clip_skip", u32), ("guidance_scale", f64),
     ("guidance_rescale", f64), ("eta", f64), ("seed", u64), ("seeds", C.POINTER(u64)), ("n_seeds", u32), ("image", C.POINTER(accel_media)), ("strength", f64), ("negative_prompt", text), ("scheduler", text),
-    ("on_step", ImageStepFunction), ("user", C.c_void_p), ("max_sequence_length", u32), ("mask_image", C.POINTER(accel_media)), ("vae_tiling", u32))
+    ("on_step", ImageStepFunction), ("user", C.c_void_p), ("max_sequence_length", u32), ("mask_image", C.POINTER(accel_media)), ("vae_tiling", u32),
+    ("skip_guidance_layers", C.POINTER(u32)), ("n_skip_guidance_layers", u32), ("reserved", u32), ("skip_layer_guidance_scale", f64), ("skip_layer_guidance_start", f64),
+    ("skip_layer_guidance_stop", f64), ("true_cfg_scale", f64))
 accel_series = _struct("accel_series", ("values", C.POINTER(C.c_float)), ("n", u64))
 accel_forecast_params = _struct(
     "accel_forecast_params", ("size", u32), ("horizon", u32), ("quantiles", C.POINTER(f64)), ("n_quantiles", u32), ("samples", u32), ("seed", u64),
