@@ -251,22 +251,25 @@ accel_status accel__bart_build(accel__build *b, accel__bart *c) {
 
 /* ---- BART ---- */
 
+const accel__bart accel__bart_defaults = {
+    .hidden = 1024,
+    .positions = 1024,
+    .encoder = {.layers = 12, .inner = 4096, .heads = 16, .vocab = 50265},
+    .decoder = {.layers = 12, .inner = 4096, .heads = 16},
+    .words_norm = true,
+    .shared = true,
+    .tied = true,
+    .shifted = ACCEL__DEFAULT_SHIFTED,
+    .bos = 0,
+    .eos = 2,
+    .pad = 1,
+    .start = 2,
+    .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
+
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
-  accel__bart c = {.hidden = 1024,
-                   .positions = 1024,
-                   .encoder = {.layers = 12, .inner = 4096, .heads = 16, .vocab = 50265},
-                   .decoder = {.layers = 12, .inner = 4096, .heads = 16},
-                   .words_norm = true,
-                   .shared = true,
-                   .tied = true,
-                   .shifted = ACCEL__DEFAULT_SHIFTED,
-                   .bos = 0,
-                   .eos = 2,
-                   .pad = 1,
-                   .start = 2,
-                   .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
+  accel__bart c = accel__bart_defaults;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "model."));
   b.default_labels = 3;
   return accel__bart_build(&b, &c);

@@ -27,6 +27,8 @@ typedef struct accel__bart {
   accel__activation act;
 } accel__bart;
 
+/* Of BartConfig. */
+extern const accel__bart accel__bart_defaults;
 /* Both sides' fields on top of *c, and the special tokens into the model. */
 accel_status accel__bart_read(accel__build *b, accel__bart *c);
 /* Of one side alone, for composites (names below b->scope): the encoder's rows, pictures merged; the

@@ -49,19 +49,8 @@ static accel_status read_vision(accel__build *b, florence2 *m) {
 
 static accel_status read_text(accel__build *b, florence2 *m) {
   const char *type = NULL;
-  m->text = (accel__bart){.hidden = 1024,
-                          .positions = 1024,
-                          .encoder = {.layers = 12, .inner = 4096, .heads = 16, .vocab = 50265},
-                          .decoder = {.layers = 12, .inner = 4096, .heads = 16},
-                          .words_norm = true,
-                          .shared = true,
-                          .words_given = true,
-                          .tied = true,
-                          .bos = 0,
-                          .eos = 2,
-                          .pad = 1,
-                          .start = 2,
-                          .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
+  m->text = accel__bart_defaults;
+  m->text.words_given = true;
   ACCEL_TRY(accel__enter_config(b, "text_config"));
   ACCEL_TRY(accel__json_string(b->file, b->config, "model_type", &type));
   if (type != NULL && strcmp(type, "bart") != 0)
