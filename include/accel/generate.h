@@ -317,7 +317,8 @@ typedef struct accel_image_prompt {
 
 /**
  * Captions pictures and answers questions about them: BLIP (BlipForConditionalGeneration, whose
- * text begins the caption; BlipForQuestionAnswering), LLaVA, LLaVA-Next, Qwen2-VL, Qwen2.5-VL.
+ * text begins the caption; BlipForQuestionAnswering), LLaVA, LLaVA-Next, Qwen2-VL, Qwen2.5-VL,
+ * Florence-2 (task tokens: accel_generate_regions()).
  *
  * @param prompts [n]
  * @param params NULL: the defaults.
@@ -331,6 +332,78 @@ ACCEL_API accel_status accel_generate_images(accel_endpoint *endpoint,
                                              const accel_image_prompt *prompts, uint32_t n,
                                              const accel_generate_params *params,
                                              accel_generations **out);
+
+/** What the outline of a region is. */
+typedef enum accel_region_kind {
+  /** A box: xmin, ymin, xmax, ymax. */
+  ACCEL_REGION_BOX = 1,
+  /** The four corners of a text, x and y of each. */
+  ACCEL_REGION_QUAD = 2,
+  /** Corners of polygons, x and y of each. */
+  ACCEL_REGION_POLYGON = 3
+} accel_region_kind;
+
+/** A part of a picture that an answer names. */
+typedef struct accel_region {
+  /** What its outlines are. */
+  accel_region_kind kind;
+  /** Its words: a class, a phrase, the text that stands there; "" where the answer has none. */
+  const char *label;
+  /** Outlines: 1, of polygons at least 1. */
+  uint32_t n;
+  /** [n] numbers in each; of a polygon they may be 0. */
+  const uint32_t *count;
+  /** [n][count[i]] in pixels of the picture as given, turned upright. */
+  const int32_t *const *outline;
+} accel_region;
+
+/** One answer with the regions it names. */
+typedef struct accel_region_answer {
+  /** What was generated, tokens of places (`<loc_12>`) included, without those of beginning and
+   *  end. */
+  const char *text;
+  /** Regions; 0 of tasks that ask for words alone. */
+  uint32_t n;
+  /** [n] in the order of the text. */
+  const accel_region *region;
+  /** Height of the picture in pixels, upright. */
+  int32_t height;
+  /** Its width. */
+  int32_t width;
+  /** Number of the prompt. */
+  uint32_t prompt;
+} accel_region_answer;
+
+/** Answers with regions. */
+typedef struct accel_region_answers {
+  /** Sequences, as in accel_generations. */
+  uint32_t n;
+  /** [n] prompt by prompt. */
+  const accel_region_answer *item;
+} accel_region_answers;
+
+/**
+ * Answers about pictures that name places in them (Florence-2), read as post_process_generation of
+ * transformers' Florence2Processor reads them.
+ *
+ * @param prompts [n] of kind TEXT or QUESTION, one picture each; the text is a task token (`<OD>`,
+ *                `<CAPTION>`, `<OCR_WITH_REGION>`), or one with its input
+ *                (`<CAPTION_TO_PHRASE_GROUNDING>a green car`); any other text is asked as it is,
+ *                and answered with words alone.
+ * @param params NULL: the defaults.  keep_special_tokens does not count.
+ * @param out freed with accel_region_answers_free().
+ * @return as accel_generate_images(); ACCEL_ERROR_UNSUPPORTED also: the model names no places.
+ */
+ACCEL_API accel_status accel_generate_regions(accel_endpoint *endpoint,
+                                              const accel_image_prompt *prompts, uint32_t n,
+                                              const accel_generate_params *params,
+                                              accel_region_answers **out);
+
+/** 1: the model names places in pictures: accel_generate_regions() is for it.  Else 0. */
+ACCEL_API int32_t accel_names_regions(const accel_endpoint *endpoint);
+
+/** Frees a result and sets the pointer to NULL. */
+ACCEL_API void accel_region_answers_free(accel_region_answers **answers);
 
 /* ---- through the queue --------------------------------------------------------------------- */
 

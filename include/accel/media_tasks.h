@@ -103,9 +103,9 @@ ACCEL_API accel_status accel_zero_shot_image(accel_endpoint *endpoint, const acc
 
 /** One object in a picture. */
 typedef struct accel_detection {
-  double score;      /**< probability of the label */
-  int64_t id;        /**< number of the class */
-  const char *label; /**< its name in id2label */
+  double score;      /**< probability of the label; NaN: the model gives none */
+  int64_t id;        /**< number of the class; -1: the model has none */
+  const char *label; /**< its name in id2label, or in the model's own words */
   /** Left edge of its box, in pixels of the picture as given, turned upright. */
   float xmin;
   /** Upper edge. */
@@ -140,7 +140,9 @@ typedef struct accel_detections {
 ACCEL_API accel_detect_params accel_detect_params_default(void);
 
 /**
- * Finds objects: pipeline object-detection (DETR, Table Transformer, YOLOS, RT-DETR).
+ * Finds objects: pipeline object-detection (DETR, Table Transformer, YOLOS, RT-DETR).  Florence-2 is
+ * asked with its task `<OD>`: its objects have no score (NaN, whatever the threshold) and no number
+ * (-1).
  *
  * @param params NULL: the defaults.
  * @param out freed with accel_detections_free().

@@ -105,4 +105,19 @@ accel_status accel_generate_images(accel_endpoint *endpoint, const accel_image_p
   return accel__generate_images(endpoint, prompts, n, &mine, out);
 }
 
+accel_status accel_generate_regions(accel_endpoint *endpoint, const accel_image_prompt *prompts,
+                                    uint32_t n, const accel_generate_params *params,
+                                    accel_region_answers **out) {
+  API_CALL(endpoint, out);
+  API_GENERATE_PARAMS(mine, params);
+  if (n) API_NEED(prompts);
+  ACCEL_TRY(accel__check_image_prompts(__func__, prompts, n));
+  return accel__generate_regions(endpoint, prompts, n, &mine, out);
+}
+
+int32_t accel_names_regions(const accel_endpoint *endpoint) {
+  return endpoint && accel__names_regions(endpoint);
+}
+
+API_FREE_RESULT(accel_region_answers_free, accel_region_answers)
 API_FREE_RESULT(accel_generations_free, accel_generations)

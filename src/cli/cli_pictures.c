@@ -28,8 +28,8 @@ static void print_objects(const accel_detections *found, const accel_media *medi
       cli_table_row(&table, 4, (const char *[]){"", "nothing", "", media[i].name});
     for (uint32_t k = 0; k < found->count[i]; ++k) {
       const accel_detection *o = &found->object[i][k];
-      char score[32], box[96];
-      snprintf(score, sizeof score, "%.4f", o->score);
+      char score[32] = "", box[96];
+      if (!isnan(o->score)) snprintf(score, sizeof score, "%.4f", o->score);
       snprintf(box, sizeof box, "%d,%d - %d,%d", (int)o->xmin, (int)o->ymin, (int)o->xmax,
                (int)o->ymax);
       cli_table_row(&table, 4, (const char *[]){score, o->label, box, k ? "" : media[i].name});

@@ -1,7 +1,9 @@
 /* cli_seeing.c - accel caption and vqa, and the pictures of accel generate: text about pictures. */
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "cli/cli_generation.h"
+#include "cli/cli_print.h"
 
 int cli_generate_images(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, const char *schema,
                         const accel_image_prompt *prompts, uint32_t n) {
@@ -16,6 +18,75 @@ int cli_generate_images(cli_run *run, accel_endpoint *endpoint, cli_wishes *w, c
   return code;
 }
 
+/* ---- regions ---- */
+
+static const char *outline_key(const accel_region *r) {
+  return r->kind == ACCEL_REGION_BOX ? "box" : r->kind == ACCEL_REGION_QUAD ? "quad" : "polygons";
+}
+
+static void json_region(cli_json *json, const accel_region *r) {
+  cli_json_open(json, NULL, '{');
+  cli_json_text(json, "label", r->label);
+  const bool several = r->kind == ACCEL_REGION_POLYGON;
+  if (several) cli_json_open(json, outline_key(r), '[');
+  for (uint32_t i = 0; i < r->n; ++i) {
+    cli_json_open(json, several ? NULL : outline_key(r), '[');
+    for (uint32_t k = 0; k < r->count[i]; ++k) cli_json_int(json, NULL, r->outline[i][k]);
+    cli_json_close(json, ']');
+  }
+  if (several) cli_json_close(json, ']');
+  cli_json_close(json, '}');
+}
+
+static int print_json_regions(cli_run *run, accel_endpoint *endpoint,
+                              const accel_region_answers *found) {
+  cli_json json;
+  const int code = cli_json_begin(run, "accel.regions/1", &json);
+  if (code) return code;
+  cli_json_placement(&json, accel_placement(endpoint));
+  cli_json_open(&json, "results", '[');
+  for (uint32_t i = 0; i < found->n; ++i) {
+    const accel_region_answer *a = &found->item[i];
+    cli_json_open(&json, NULL, '{');
+    cli_json_int(&json, "prompt", a->prompt);
+    cli_json_text(&json, "text", a->text);
+    cli_json_open(&json, "regions", '[');
+    for (uint32_t k = 0; k < a->n; ++k) json_region(&json, &a->region[k]);
+    cli_json_close(&json, ']');
+    cli_json_close(&json, '}');
+  }
+  cli_json_close(&json, ']');
+  return cli_json_end(run, &json);
+}
+
+/* A line for each region: its words and the numbers of its outlines; else the text. */
+static int print_regions(cli_run *run, const accel_region_answers *found) {
+  for (uint32_t i = 0; i < found->n; ++i) {
+    const accel_region_answer *a = &found->item[i];
+    if (!a->n) puts(a->text);
+    for (uint32_t k = 0; k < a->n; ++k) {
+      const accel_region *r = &a->region[k];
+      fputs(r->label, stdout);
+      for (uint32_t o = 0; o < r->n; ++o)
+        for (uint32_t c = 0; c < r->count[o]; ++c)
+          printf("%s%d", c ? "," : "\t", (int)r->outline[o][c]);
+      putchar('\n');
+    }
+  }
+  return cli_flush(run);
+}
+
+static int generate_regions(cli_run *run, accel_endpoint *endpoint, const cli_wishes *w,
+                            const accel_image_prompt *prompts, uint32_t n) {
+  accel_region_answers *found = NULL;
+  const accel_status status = accel_generate_regions(endpoint, prompts, n, &w->params, &found);
+  const int code = status != ACCEL_OK        ? cli_fail(run, status)
+                   : cli_flag(run, OPT_JSON) ? print_json_regions(run, endpoint, found)
+                                             : print_regions(run, found);
+  accel_region_answers_free(&found);
+  return code;
+}
+
 /* Prompts, each with its pictures, to the model of the first operand. */
 static int answer(cli_run *run, const char *schema, const accel_image_prompt *prompts, uint32_t n,
                   bool stream) {
@@ -24,7 +95,10 @@ static int answer(cli_run *run, const char *schema, const accel_image_prompt *pr
   int code = cli_wishes_read(run, &w);
   if (!code && stream) code = cli_wishes_stream(run, &w, n);
   if (!code) code = cli_open(run, run->args[0], NULL, &endpoint);
-  if (!code) code = cli_generate_images(run, endpoint, &w, schema, prompts, n);
+  if (!code)
+    code = accel_names_regions(endpoint)
+               ? generate_regions(run, endpoint, &w, prompts, n)
+               : cli_generate_images(run, endpoint, &w, schema, prompts, n);
   accel_cleanup(&endpoint);
   cli_wishes_free(&w);
   return code;

@@ -142,16 +142,19 @@ static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *i
   const accel_tensor *ids = find(inputs, ids_of[side]), *mask = find(inputs, mask_of[side]);
   if (!takes_tokens(ep->model, side)) return ACCEL_OK;
   /* those that are made of input_ids */
-  for (uint32_t i = 0; side && !ids && i < ep->model->n_inputs; i++)
-    if (!strcmp(ep->model->inputs[i].name, ids_of[side]) &&
-        ep->model->inputs[i].otherwise != ACCEL__DEFAULT_REQUIRED)
-      ids = find(inputs, ids_of[0]);
+  bool alone = false; /* one token a row */
+  for (uint32_t i = 0; side && !ids && i < ep->model->n_inputs; i++) {
+    const accel__model_input *in = &ep->model->inputs[i];
+    if (strcmp(in->name, ids_of[side]) || in->otherwise == ACCEL__DEFAULT_REQUIRED) continue;
+    ids = find(inputs, ids_of[0]);
+    alone = in->otherwise == ACCEL__DEFAULT_START;
+  }
   if (!ids || ids->rank != 2)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "%s: input '%s' [batch, sequence] is missing or of another rank", ep->name,
                        ids_of[side]);
   l->batch = ids->dim[0];
-  l->width = ids->dim[1];
+  l->width = alone ? 1 : ids->dim[1];
   if (l->batch < 1 || l->width < 1 || l->width > INT32_MAX || l->batch > INT32_MAX / l->width)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is [%lld,%lld]", ep->name,
                        ids_of[side], (long long)l->batch, (long long)l->width);

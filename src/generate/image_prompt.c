@@ -142,7 +142,8 @@ static accel_status prefilled_request(const accel_endpoint *ep, const accel__gen
   if (!rows) return ACCEL_OK;
   ACCEL_TRY(rope_delta_of(ep, ids, tensor, n_tensors, &out->input.rope_delta));
   out->input.encoder = *prompt;
-  out->input.encodes = out->input.prefills = true;
+  out->input.encodes = true;
+  out->input.prefills = !ep->model->is_encoder_decoder; /* whose encoder reads them */
   return ACCEL_OK;
 }
 

@@ -27,6 +27,7 @@ static accel_status read_pictures(accel__image_reader *j, const accel_image_prom
       image && s->parts ? ACCEL_OK : accel__no_memory(p->n_images * sizeof *image);
   for (uint32_t i = 0; i < p->n_images && status == ACCEL_OK; i++)
     status = accel__media_image(&p->images[i], &image[i]);
+  if (status == ACCEL_OK && p->n_images) s->height = image[0].height, s->width = image[0].width;
   if (status == ACCEL_OK && p->n_images)
     status = accel__image_tensors(&j->processor, image, p->n_images, j->ep->ctx->pool, s->parts,
                                   &s->pixels);
@@ -98,10 +99,30 @@ static accel_status part_rows(const accel__image_reader *j, const accel_image_pr
   return ACCEL_OK;
 }
 
+/* What the task token stands for, behind the picture. */
+static accel_status write_task(const accel__image_reader *j, const accel_image_prompt *p,
+                               uint32_t number, accel__image_text *s, const char *text,
+                               accel__buffer *out) {
+  accel__buffer prompt = {0};
+  int64_t rows = 0;
+  if (p->n_images != 1)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %u pictures; a %s takes one",
+                       j->ep->name, number, p->n_images, j->ep->model->architecture);
+  accel_status status = accel__florence_prompt(text, &prompt, &s->answer);
+  if (status != ACCEL_OK) status = accel__wrap(status, "%s", j->ep->name);
+  if (status == ACCEL_OK) status = part_rows(j, p, s, &rows);
+  if (status == ACCEL_OK)
+    status = accel__picture_words_write(&j->words, prompt.data ? prompt.data : "", s->parts, 1,
+                                        rows, out);
+  accel__buffer_free(&prompt);
+  return status;
+}
+
 /* The text with pictures in their places, as the model's processor writes it. */
 static accel_status write_pictures(const accel__image_reader *j, const accel_image_prompt *p,
-                                   uint32_t number, const accel__image_text *s, const char *text,
+                                   uint32_t number, accel__image_text *s, const char *text,
                                    accel__buffer *out) {
+  if (j->words.style == ACCEL__PICTURE_FLORENCE2) return write_task(j, p, number, s, text, out);
   const uint32_t places = accel__picture_places(&j->words, text);
   int64_t rows;
   if (places != p->n_images && (places || j->words.style != ACCEL__PICTURE_PALIGEMMA))
@@ -116,17 +137,22 @@ static accel_status write_pictures(const accel__image_reader *j, const accel_ima
   return accel__picture_words_write(&j->words, text, s->parts, p->n_images, rows, out);
 }
 
+/* Do processors of this style write all of the prompt, special tokens too, around a plain text? */
+static bool writes_whole(accel__picture_style style) {
+  return style == ACCEL__PICTURE_PALIGEMMA || style == ACCEL__PICTURE_FLORENCE2;
+}
+
 static accel_status read_text(accel__image_reader *j, const accel_image_prompt *p, uint32_t number,
                               accel__image_text *s) {
   const accel__processor *processor = accel__processor_for(j->ep);
   const accel__image_tokens *image_tokens = j->ep->model->image_tokens;
-  const bool paligemma = image_tokens && image_tokens->style == ACCEL__PICTURE_PALIGEMMA,
+  const bool plain = image_tokens && writes_whole(image_tokens->style),
              renders = image_tokens && (p->kind == ACCEL_PROMPT_MESSAGES ||
-                                        (p->kind == ACCEL_PROMPT_QUESTION && !paligemma)),
+                                        (p->kind == ACCEL_PROMPT_QUESTION && !plain)),
              templated = renders || p->kind == ACCEL_PROMPT_TEMPLATED;
   accel__buffer text = {0}, whole = {0};
   accel_status status = ACCEL_OK;
-  if (!renders && !p->text && !paligemma) return ACCEL_OK;
+  if (!renders && !p->text && !plain) return ACCEL_OK;
   if (!processor->tokenizer) return accel__processor_check(j->ep, j->ep->model->task);
   if (renders)
     status = render(j, p, &text);
@@ -140,7 +166,7 @@ static accel_status read_text(accel__image_reader *j, const accel_image_prompt *
   }
   if (status == ACCEL_OK) {
     accel__encode_options how = {.add_special_tokens =
-                                     !j->no_special_tokens && !paligemma &&
+                                     !j->no_special_tokens && !plain &&
                                      !(templated && begins_with_bos(processor->tokenizer, bytes))};
     status = accel__encode(processor->tokenizer, bytes, strlen(bytes), NULL, 0, &how, &s->enc);
   }
@@ -239,7 +265,7 @@ accel_status accel__image_text_read(accel__image_reader *j, const accel_image_pr
   if (!model->image_tokens && p->n_images != 1)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has %u pictures; a %s takes one",
                        j->ep->name, number, p->n_images, model->architecture);
-  if (!model->image_tokens &&
+  if ((!model->image_tokens || model->image_tokens->style == ACCEL__PICTURE_FLORENCE2) &&
       (p->kind == ACCEL_PROMPT_MESSAGES || p->kind == ACCEL_PROMPT_TEMPLATED))
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s holds no conversations; ask with a text",
                        j->ep->name, model->architecture);
@@ -353,27 +379,99 @@ static accel_status make_request(void *user, const accel__generate_plan *plan, u
                                    out);
 }
 
-accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt *prompts,
-                                    uint32_t n, const accel_generate_params *params,
-                                    accel_generations **out) {
+/* Generates, and lets `take` have the result with the prompts it is of. */
+static accel_status generate_prompts(accel_endpoint *ep, const accel_image_prompt *prompts,
+                                     uint32_t n, const accel_generate_params *params,
+                                     accel_status (*take)(void *user, accel_generations **found,
+                                                          const accel__image_text *prepared),
+                                     void *user) {
   accel__image_reader reader = {0};
   accel__generate_plan plan = {0};
   job j = {.ep = ep, .params = params, .prepared = calloc((size_t)n + 1, sizeof *j.prepared)};
+  accel_generations *found = NULL;
   accel_status status = ACCEL_OK;
-  *out = NULL;
   if (!j.prepared) return accel__no_memory(n * sizeof *j.prepared);
   ACCEL_GOTO(accel__image_reader_open(ep, params->no_special_tokens != 0, &reader));
   for (uint32_t i = 0; i < n; i++)
     ACCEL_GOTO(accel__image_text_read(&reader, &prompts[i], i, &j.prepared[i]));
   ACCEL_GOTO(accel__generate_plan_make(ep, params, &plan));
-  status = accel__generate_with(ep, &plan, params, n, make_request, &j, out);
+  status = accel__generate_with(ep, &plan, params, n, make_request, &j, &found);
   if (status == ACCEL_OK)
-    status = accel__image_text_finish(ep, j.prepared, params->keep_special_tokens != 0, *out);
-  if (status != ACCEL_OK) accel__task_free(*out), *out = NULL;
+    status = accel__image_text_finish(ep, j.prepared, params->keep_special_tokens != 0, found);
+  if (status == ACCEL_OK) status = take(user, &found, j.prepared);
+  if (found) accel__task_free(found);
 done:
   for (uint32_t i = 0; i < n; i++) accel__image_text_free(&j.prepared[i]);
   free(j.prepared);
   accel__generate_plan_free(&plan);
   accel__image_reader_close(&reader);
+  return status;
+}
+
+static accel_status take_all(void *user, accel_generations **found,
+                             const accel__image_text *prepared) {
+  (void)prepared;
+  *(accel_generations **)user = *found;
+  *found = NULL;
+  return ACCEL_OK;
+}
+
+accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt *prompts,
+                                    uint32_t n, const accel_generate_params *params,
+                                    accel_generations **out) {
+  *out = NULL;
+  return generate_prompts(ep, prompts, n, params, take_all, out);
+}
+
+/* ---- regions ---- */
+
+typedef struct region_job {
+  const accel_endpoint *ep;
+  accel__florence_rules rules;
+  accel_region_answers *result;
+} region_job;
+
+static accel_status take_regions(void *user, accel_generations **found,
+                                 const accel__image_text *prepared) {
+  region_job *j = user;
+  accel__arena *arena = accel__task_arena(j->result);
+  const uint32_t n = (*found)->n;
+  accel_region_answer *item = accel__arena_array(arena, (size_t)n + 1, sizeof *item);
+  if (!item) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < n; i++) {
+    const accel_generation *g = &(*found)->item[i];
+    const accel__image_text *s = &prepared[g->prompt];
+    ACCEL_TRY(
+        accel__florence_read(s->answer, &j->rules, g->text, s->width, s->height, arena, &item[i]));
+    item[i].prompt = g->prompt;
+  }
+  *j->result = (accel_region_answers){.n = n, .item = item};
+  return ACCEL_OK;
+}
+
+bool accel__names_regions(const accel_endpoint *ep) {
+  const accel__image_tokens *image_tokens = ep->model->image_tokens;
+  return image_tokens && image_tokens->style == ACCEL__PICTURE_FLORENCE2;
+}
+
+accel_status accel__generate_regions(accel_endpoint *ep, const accel_image_prompt *prompts,
+                                     uint32_t n, const accel_generate_params *params,
+                                     accel_region_answers **out) {
+  region_job j = {.ep = ep};
+  accel_generate_params how = *params;
+  const char *directory;
+  *out = NULL;
+  if (!accel__names_regions(ep))
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s names no places in pictures", ep->name,
+                    ep->model->architecture),
+        "use a Florence-2, or accel_generate_images() for words alone");
+  if (!(j.result = accel__task_result(sizeof *j.result))) return ACCEL_ERROR_OUT_OF_MEMORY;
+  how.keep_special_tokens = 1; /* places are such */
+  accel_status status = accel__media_directory(ep, &directory);
+  if (status == ACCEL_OK)
+    status = accel__florence_rules_read(directory, accel__task_arena(j.result), &j.rules);
+  if (status == ACCEL_OK) status = generate_prompts(ep, prompts, n, &how, take_regions, &j);
+  *out = accel__task_finish(j.result, status);
   return status;
 }

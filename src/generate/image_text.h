@@ -6,6 +6,7 @@
 #ifndef ACCEL_GENERATE_IMAGE_TEXT_H
 #define ACCEL_GENERATE_IMAGE_TEXT_H
 
+#include "generate/florence_tasks.h"
 #include "generate/generation.h"
 #include "generate/picture_words.h"
 #include "text/chat_template.h"
@@ -29,6 +30,8 @@ typedef struct accel__image_text {
   accel__encoding enc;         /* the text as it was written */
   int32_t *ids; /* [n] with every picture's image tokens, where the text shows pictures */
   uint32_t n;
+  int32_t height, width;         /* of the first picture, upright */
+  accel__florence_answer answer; /* Florence-2: how what comes is read */
 } accel__image_text;
 
 /* ACCEL_ERROR_UNSUPPORTED: the model does not look at pictures.  Closed in every case. */
@@ -49,9 +52,13 @@ accel_status accel__image_text_request(const accel_endpoint *ep, const accel__ge
 accel_status accel__image_text_finish(const accel_endpoint *ep, const accel__image_text *prompts,
                                       bool keep_special_tokens, accel_generations *found);
 
-/* Behind the public function; arguments are already checked. */
+/* Behind the public functions; arguments are already checked. */
 accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt *prompts,
                                     uint32_t n, const accel_generate_params *params,
                                     accel_generations **out);
+bool accel__names_regions(const accel_endpoint *ep);
+accel_status accel__generate_regions(accel_endpoint *ep, const accel_image_prompt *prompts,
+                                     uint32_t n, const accel_generate_params *params,
+                                     accel_region_answers **out);
 
 #endif

@@ -38,6 +38,7 @@ static const struct style {
     [ACCEL__PICTURE_INTERNVL] = {{"context_image_token", "start_image_token", "end_image_token"},
                                  {NULL},
                                  false},
+    [ACCEL__PICTURE_FLORENCE2] = {{"image_token"}, {NULL}, false},
 };
 
 static accel_status keep(const char *text, char **out) {
@@ -63,9 +64,12 @@ static accel_status find_words(const accel__json_file *file, const accel__tokeni
           "take tokenizer_config.json from the model's own repository");
     ACCEL_TRY(keep(text, to[i]));
   }
-  const char *bos = accel__id_to_token(tokenizer, accel__tokenizer_describe(tokenizer)->bos, &n);
+  const accel__tokenizer_info *info = accel__tokenizer_describe(tokenizer);
+  const char *bos = accel__id_to_token(tokenizer, info->bos, &n);
+  const char *eos = accel__id_to_token(tokenizer, info->eos, &n);
   ACCEL_TRY(keep(style->begins ? out->begin : out->token, &out->place));
-  return keep(bos != NULL ? bos : "", &out->bos);
+  ACCEL_TRY(keep(bos != NULL ? bos : "", &out->bos));
+  return keep(eos != NULL ? eos : "", &out->eos);
 }
 
 accel_status accel__picture_words_load(const char *directory, const accel__tokenizer *tokenizer,
@@ -88,6 +92,7 @@ void accel__picture_words_free(accel__picture_words *w) {
   free(w->begin);
   free(w->end);
   free(w->bos);
+  free(w->eos);
   *w = (accel__picture_words){0};
 }
 
@@ -159,6 +164,11 @@ accel_status accel__picture_words_write(const accel__picture_words *w, const cha
                                         accel__buffer *out) {
   const bool paligemma = w->style == ACCEL__PICTURE_PALIGEMMA;
   uint32_t i = 0;
+  if (w->style == ACCEL__PICTURE_FLORENCE2) {
+    while (i < n) one_picture(w, &parts[i++], rows, out);
+    accel__buffer_printf(out, "%s%s%s", w->bos, text, w->eos);
+    return accel__buffer_status(out);
+  }
   if (paligemma && strstr(text, w->place) == NULL)
     while (i < n) one_picture(w, &parts[i++], rows, out);
   for (const char *at; i < n && (at = strstr(text, w->place)) != NULL;

@@ -154,7 +154,7 @@ accel_status accel__decoder_read_two_ropes(accel__build *b, accel__decoder *c, d
     if (own[0] != NULL) ACCEL_TRY(accel__json_number(b->file, own[0], "rope_theta", &theta[0]));
     own[0] = scaling;
   }
-  c->two_ropes = true;
+  c->two_ropes = b->rope.by_layer_type = true;
   for (int i = 0; i < 2; i++) {
     ACCEL_TRY(accel__rope_read(b, own[i], theta[i], 1.0, c->head_dim, c->positions,
                                i == 0 ? "rope.full" : "rope.sliding", &c->rope[i]));

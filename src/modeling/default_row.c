@@ -54,6 +54,9 @@ bool accel__default_row(accel__input_default rule, const accel__default_row_args
     case ACCEL__DEFAULT_WRAPPED:
       shifted(row, out);
       return true;
+    case ACCEL__DEFAULT_START:
+      for (int64_t i = 0; i < row->n; i++) out[i] = row->front;
+      return true;
     case ACCEL__DEFAULT_PREVIOUS:
       neighbours(row, -1, out);
       return true;

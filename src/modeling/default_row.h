@@ -14,7 +14,8 @@ typedef struct accel__default_row_args {
   int32_t total_len;  /* TOTAL_LEN: tokens of the whole sequence, which every token gets */
   int32_t pad_id;     /* ROBERTA: padding keeps it, and positions count from behind it */
   int32_t sequence;   /* SEQUENCE: its number */
-  int32_t front;      /* first token: SHIFTED decoder_start_id, WRAPPED the row's last real token */
+  int32_t
+      front; /* first token: SHIFTED, START decoder_start_id, WRAPPED the row's last real token */
 } accel__default_row_args;
 
 /* Whether a rule is made of the ids of the row: of those of input_ids (SHIFTED, WRAPPED), or of

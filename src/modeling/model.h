@@ -101,6 +101,7 @@ typedef enum accel__input_default {
   ACCEL__DEFAULT_SHIFTED,
   /* the same with the row's last token that is no padding in front (mBART) */
   ACCEL__DEFAULT_WRAPPED,
+  ACCEL__DEFAULT_START, /* decoder_input_ids: decoder_start_id alone (Florence-2) */
   /* the largest position id of the whole padded call, plus 1; of packed rows, the sequence's
    * length; in a session: tokens after the run (past_len and the new ones).  Rope types that change
    * with the length read it */
@@ -223,7 +224,8 @@ typedef enum accel__picture_style {
   ACCEL__PICTURE_GEMMA3,
   ACCEL__PICTURE_PALIGEMMA,
   ACCEL__PICTURE_IDEFICS3,
-  ACCEL__PICTURE_INTERNVL
+  ACCEL__PICTURE_INTERNVL,
+  ACCEL__PICTURE_FLORENCE2 /* in front of <s> and what the task is in words (florence_tasks.h) */
 } accel__picture_style;
 
 /* Of a model whose text contains pictures (LLaVA): a picture takes as many image tokens (`token`)

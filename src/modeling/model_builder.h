@@ -100,6 +100,9 @@ typedef struct accel__build_rope {
   } by_length[2];
   uint32_t n_by_length;
   accel__tensor query_scales; /* tensor + 1; 0 not yet */
+  /* Types of layers have parameters of their own: `truncate` counts beside these, and inside them not
+   * at all (as transformers 5.23 reads it). */
+  bool by_layer_type;
   /* mrope_section is read as Qwen3-VL has it (accel__rope_interleave); without one: 24, 20, 20 */
   bool interleaved;
 } accel__build_rope;

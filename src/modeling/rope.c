@@ -284,6 +284,12 @@ accel_status accel__rope_read(accel__build *b, const accel__json *params, double
                        .inv_freq = -1,
                        .power = -1};
   if (params != NULL) ACCEL_TRY(read_params(b, params, &p));
+  if (b->rope.by_layer_type) {
+    const accel__json *all = NULL;
+    p.truncate = true;
+    ACCEL_TRY(accel__json_object(b->file, b->config, "rope_parameters", &all));
+    if (all != NULL) ACCEL_TRY(accel__json_bool(b->file, all, "truncate", &p.truncate));
+  }
   if (!(p.theta > 0) || !(p.partial > 0 && p.partial <= 1) || p.factor < 0)
     return accel__refuse(b,
                          "rope parameters: theta, partial_rotary_factor or factor is out of range");
@@ -322,6 +328,7 @@ accel_status accel__rope_config(accel__build *b, const char *layer_type, double 
   if (params == NULL || params->child == NULL)
     ACCEL_TRY(accel__json_object(b->file, b->config, "rope_parameters", &params));
   if (layer_type != NULL) ACCEL_TRY(accel__json_object(b->file, params, layer_type, &own));
+  if (own != NULL) b->rope.by_layer_type = true;
   ACCEL_TRY(accel__json_number(b->file, b->config, "rope_theta", &theta));
   if (partial != 0)
     ACCEL_TRY(accel__json_number(b->file, b->config, "partial_rotary_factor", &partial));

@@ -322,6 +322,10 @@ accel__tensor accel__count(accel__build *b, accel__dim n) {
   return accel__affine(b, accel__reshape(b->p, sum, 1, &n), 1.0, -1.0);
 }
 
+accel__tensor accel__dim_number(accel__build *b, accel__dim n) {
+  return accel__affine(b, accel__reduce_last(b, accel__count(b, n)), 1.0, 1.0);
+}
+
 /* 1 where the id is `token`, else 0: F32 like input_ids. */
 static accel__tensor is_token(accel__build *b, int64_t token) {
   accel__tensor away =

@@ -94,6 +94,8 @@ accel__tensor accel__row_of_items(accel__build *b, accel__tensor x, accel__dim p
 /* [A,n] F32: running sums along each row, the element's own included */
 accel__tensor accel__cumsum(accel__build *b, accel__tensor x);
 accel__tensor accel__count(accel__build *b, accel__dim n); /* 0, 1 .. n-1 as F32 [n] */
+/* The number n as F32 [1]. */
+accel__tensor accel__dim_number(accel__build *b, accel__dim n);
 /* Row at[i] (int32 [items], within the sequence) of each sequence of b->space: x [T,C] ->
  * [items,C]. */
 accel__tensor accel__rows_at(accel__build *b, accel__tensor x, accel__tensor at);

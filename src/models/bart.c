@@ -8,7 +8,7 @@ static const double EPS = 1e-5; /* torch's LayerNorm: no field of the config */
 
 /* ---- config ---- */
 
-static accel_status read_config(accel__build *b, accel__bart *c) {
+accel_status accel__bart_read(accel__build *b, accel__bart *c) {
   const accel__field fields[] = {
       ACCEL_FIELD_INT("vocab_size", &c->encoder.vocab, 1, ACCEL__MAX_VOCAB),
       ACCEL_FIELD_INT("decoder_vocab_size", &c->decoder.vocab, 1, ACCEL__MAX_VOCAB),
@@ -34,16 +34,18 @@ static accel_status read_config(accel__build *b, accel__bart *c) {
   if (b->model->decoder_start_id < 0) b->model->decoder_start_id = c->start;
   b->model->hidden_size = c->hidden;
   b->model->max_positions = c->positions;
-  return accel__read_labels(b);
+  return ACCEL_OK;
 }
 
 /* ---- embeddings ---- */
 
 /* Of a side: the shared table, or the side's own, whichever the checkpoint has; of both the own one
- * when nothing is tied. */
+ * when nothing is tied, but for words_given. */
 static const char *words_of(accel__build *b, const accel__bart *c, bool decoder) {
   const char *own = decoder ? "decoder.embed_tokens" : "encoder.embed_tokens";
-  if (!c->shared || (!c->tied && b->request->checkpoint != NULL && accel__has(b, "%s.weight", own)))
+  const bool given = c->words_given && !decoder;
+  if (!c->shared ||
+      (!c->tied && !given && b->request->checkpoint != NULL && accel__has(b, "%s.weight", own)))
     return own;
   if (b->request->checkpoint == NULL || accel__has(b, "shared.weight")) return "shared";
   if (accel__has(b, "%s.weight", own)) return own;
@@ -94,6 +96,7 @@ static accel__tensor embeddings(accel__build *b, const accel__bart *c, bool deco
   accel__tensor x = accel__scaled_embedding(b, b->input_ids, vocab, c->hidden,
                                             c->scale_words ? sqrt((double)c->hidden) : 0,
                                             words_of(b, c, decoder));
+  if (!decoder) x = accel__merge_images(b, x);
   snprintf(name, sizeof name, "%s.embed_positions", side);
   /* computed ones may be, too */
   bool stored = b->request->checkpoint != NULL && accel__has(b, "%s.weight", name);
@@ -189,6 +192,8 @@ static accel__tensor decoder(accel__build *b, const void *config, accel__tensor 
   return x;
 }
 
+accel__tensor accel__bart_encoder(accel__build *b, const accel__bart *c) { return encoder(b, c); }
+
 accel__tensor accel__bart_decoder(accel__build *b, const accel__bart *c, accel__tensor memory) {
   return decoder(b, c, memory);
 }
@@ -226,10 +231,11 @@ static accel__seq2seq describe(const accel__bart *c) {
 }
 
 accel_status accel__bart_build(accel__build *b, accel__bart *c) {
-  ACCEL_TRY(read_config(b, c));
+  ACCEL_TRY(accel__bart_read(b, c));
   if (c->behind_pad && c->hidden < 4)
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: d_model is %lld; positions need at least 4",
                        b->file->name, (long long)c->hidden);
+  ACCEL_TRY(accel__read_labels(b));
   /* whatever the config says */
   if (accel__is_class(b, "ForQuestionAnswering")) b->model->num_labels = 2;
   accel__seq2seq how = describe(c);
@@ -245,22 +251,25 @@ accel_status accel__bart_build(accel__build *b, accel__bart *c) {
 
 /* ---- BART ---- */
 
+const accel__bart accel__bart_defaults = {
+    .hidden = 1024,
+    .positions = 1024,
+    .encoder = {.layers = 12, .inner = 4096, .heads = 16, .vocab = 50265},
+    .decoder = {.layers = 12, .inner = 4096, .heads = 16},
+    .words_norm = true,
+    .shared = true,
+    .tied = true,
+    .shifted = ACCEL__DEFAULT_SHIFTED,
+    .bos = 0,
+    .eos = 2,
+    .pad = 1,
+    .start = 2,
+    .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
+
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
-  accel__bart c = {.hidden = 1024,
-                   .positions = 1024,
-                   .encoder = {.layers = 12, .inner = 4096, .heads = 16, .vocab = 50265},
-                   .decoder = {.layers = 12, .inner = 4096, .heads = 16},
-                   .words_norm = true,
-                   .shared = true,
-                   .tied = true,
-                   .shifted = ACCEL__DEFAULT_SHIFTED,
-                   .bos = 0,
-                   .eos = 2,
-                   .pad = 1,
-                   .start = 2,
-                   .act = {.act = ACCEL_PLUGIN_ACT_GELU}};
+  accel__bart c = accel__bart_defaults;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "model."));
   b.default_labels = 3;
   return accel__bart_build(&b, &c);

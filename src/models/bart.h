@@ -19,14 +19,21 @@ typedef struct accel__bart {
   bool words_norm; /* layernorm_embedding */
   bool before;     /* norms before attention and feed-forward, and one at each side's end */
   bool shared;     /* one table of words for both sides */
+  /* the encoder's words are looked up in front of it, in the shared table, tied or not (Florence-2) */
+  bool words_given;
   bool tied;
   accel__input_default shifted; /* decoder_input_ids left out */
   int64_t bos, eos, pad, start; /* -1 none */
   accel__activation act;
 } accel__bart;
 
-/* Of the decoder alone, for composites (names below b->scope): its rows over memory (-1: over what
- * the session holds), and keys and values of layer i. */
+/* Of BartConfig. */
+extern const accel__bart accel__bart_defaults;
+/* Both sides' fields on top of *c, and the special tokens into the model. */
+accel_status accel__bart_read(accel__build *b, accel__bart *c);
+/* Of one side alone, for composites (names below b->scope): the encoder's rows, pictures merged; the
+ * decoder's over memory (-1: over what the session holds), and keys and values of its layer i. */
+accel__tensor accel__bart_encoder(accel__build *b, const accel__bart *c);
 accel__tensor accel__bart_decoder(accel__build *b, const accel__bart *c, accel__tensor memory);
 accel__keys accel__bart_keys(accel__build *b, const accel__bart *c, accel__tensor memory,
                              uint32_t i);

@@ -2,10 +2,6 @@
  * outside, align_corners=False. */
 #include "models/deformable.h"
 
-accel__tensor accel__dim_number(accel__build *b, accel__dim n) {
-  return accel__affine(b, accel__reduce_last(b, accel__count(b, n)), 1.0, 1.0);
-}
-
 accel__tensor accel__first_numbers(accel__build *b, accel__dim rows, int32_t space) {
   return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_FIRST, accel__count(b, rows), -1, space);
 }

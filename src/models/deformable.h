@@ -25,8 +25,6 @@ typedef struct accel__deformable {
  * Rows are numbered in single precision: memory holds at most 2^24 / heads of them. */
 accel__tensor accel__deformable_attend(accel__build *b, const accel__deformable *c, accel__tensor x,
                                        accel__tensor memory, accel__tensor boxes, const char *path);
-/* The number n as F32 [1]. */
-accel__tensor accel__dim_number(accel__build *b, accel__dim n);
 /* Row number of the first row of each item of `space`, whose rows are rows of x [T,..]: F32 [B]. */
 accel__tensor accel__first_numbers(accel__build *b, accel__dim rows, int32_t space);
 

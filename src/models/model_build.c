@@ -147,6 +147,7 @@ const char *accel__model_task(const char *class_name) {
       {"BlipForConditionalGeneration", "image-to-text"},
       {"VisionEncoderDecoderModel", "image-to-text"},
       {"BlipForQuestionAnswering", "image-text-to-text"},
+      {"Florence2ForConditionalGeneration", "image-text-to-text"},
       {"LlavaForConditionalGeneration", "image-text-to-text"},
       {"LlavaNextForConditionalGeneration", "image-text-to-text"},
       {"Mistral3ForConditionalGeneration", "text-generation"},

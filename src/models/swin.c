@@ -39,126 +39,8 @@ accel_status accel__swin_read(accel__build *b, const char *heads_key, accel__swi
   return ACCEL_OK;
 }
 
-/* The windows of one grid: where their rows come from and go back to. */
-typedef struct windows {
-  accel__grid grid, across; /* rows to a side; windows to a side, the last ones padded */
-  int64_t window;           /* rows of a window to a side */
-  bool padded;              /* false: the windows are known to fill the grid */
-  accel__dim n, all, count; /* rows of the grid, rows of all windows, windows */
-  accel__tensor to, from;   /* int32 [all]: row of the grid, n for padding; int32 [n] */
-  /* [count, 1, S, S]: -100 between rows of different regions; -1 without shift */
-  accel__tensor apart;
-} windows;
-
-static accel__tensor sum_of(accel__build *b, accel__tensor x, accel__tensor y) {
-  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, y);
-}
-static accel__tensor less(accel__build *b, accel__tensor x, accel__tensor y) {
-  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_SUB, x, y);
-}
-static accel__tensor product(accel__build *b, accel__tensor x, accel__tensor y) {
-  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, x, y);
-}
-/* 1 where whole numbers are above 0. */
-static accel__tensor positive(accel__build *b, accel__tensor x) {
-  return accel__clamp(b, x, 0.0, 1.0);
-}
-/* A dim as a number: F32 [1]. */
-static accel__tensor number(accel__build *b, accel__dim n) {
-  return accel__affine(b, accel__reduce_last(b, accel__count(b, n)), 1.0, 1.0);
-}
-static accel__tensor column(accel__build *b, accel__tensor x, accel__dim n) {
-  return accel__reshape(b->p, x, 2, (accel__dim[]){n, accel__const_dim(b->p, 1)});
-}
-
-/* One side of the grid: F32 numbers, exact up to 2^24. */
-typedef struct swin_side {
-  /* [windows*size]: place of the grid that a place of the shifted, padded side shows */
-  accel__tensor at;
-  accel__tensor inside; /* 1, or 0 where that is padding */
-  accel__tensor region; /* 0, 1, 2: what the shift brought together */
-  accel__tensor window; /* [n]: which window a place of the grid is in, */
-  accel__tensor in;     /* and where in it */
-} swin_side;
-
-static swin_side plan_side(accel__build *b, accel__dim n, accel__dim across, int64_t size,
-                           accel__tensor shift) {
-  accel__dim all = accel__times(b, across, accel__const_dim(b->p, size));
-  accel__tensor i = accel__count(b, all), end = number(b, all), t = accel__count(b, n);
-  swin_side s = {.at = i};
-  if (shift >= 0) {
-    s.at = sum_of(b, i, shift);
-    s.at =
-        less(b, s.at, product(b, positive(b, accel__affine(b, less(b, s.at, end), 1.0, 1.0)), end));
-    t = less(b, t, shift);
-    t = sum_of(b, t, product(b, positive(b, accel__affine(b, t, -1.0, 0.0)), end));
-    s.region = sum_of(b, positive(b, accel__affine(b, less(b, i, end), 1.0, (double)size + 1)),
-                      positive(b, accel__affine(b, sum_of(b, less(b, i, end), shift), 1.0, 1.0)));
-  }
-  s.inside = positive(b, less(b, number(b, n), s.at));
-  s.window = accel__affine(b, t, 1.0 / (double)size, 0.5 / (double)size);
-  s.window = accel__cast(b, accel__cast(b, s.window, ACCEL_PLUGIN_I32), ACCEL_PLUGIN_F32);
-  s.in = less(b, t, accel__affine(b, s.window, (double)size, 0.0));
-  return s;
-}
-
-/* [rows, columns] of all windows' grid, window by window: [count, S]. */
-static accel__tensor by_window(accel__build *b, const windows *p, accel__tensor x) {
-  accel__dim m = accel__const_dim(b->p, p->window);
-  x = accel__reshape(b->p, x, 4, (accel__dim[]){p->across.h, m, p->across.w, m});
-  x = accel__transpose(b, x, 4, (int64_t[]){0, 2, 1, 3});
-  return accel__reshape(b->p, x, 2,
-                        (accel__dim[]){p->count, accel__const_dim(b->p, p->window * p->window)});
-}
-
-static void plan_windows(accel__build *b, windows *p, bool shifted) {
-  accel__program *g = b->p;
-  const int64_t m = p->window, s = m * m;
-  accel__dim size = accel__const_dim(g, m), one = accel__const_dim(g, 1),
-             square = accel__const_dim(g, s);
-  p->across = (accel__grid){accel__dim_op(g, ACCEL_PLUGIN_DIM_CEILDIV, p->grid.h, size),
-                            accel__dim_op(g, ACCEL_PLUGIN_DIM_CEILDIV, p->grid.w, size)};
-  accel__dim rows = accel__times(b, p->across.h, size);
-  p->count = accel__times(b, p->across.h, p->across.w);
-  p->n = accel__times(b, p->grid.h, p->grid.w);
-  p->all = accel__times(b, p->count, square);
-  accel__tensor shift = -1;
-  if (shifted) { /* half a window, where more than one stands side by side in both directions */
-    accel__tensor least =
-        accel__binary(g, ACCEL_PLUGIN_BINARY_MIN, number(b, p->grid.h), number(b, p->grid.w));
-    shift = accel__affine(b, positive(b, accel__affine(b, least, 1.0, -(double)m)), (double)(m / 2),
-                          0.0);
-  }
-  const swin_side y = plan_side(b, p->grid.h, p->across.h, m, shift),
-                  x = plan_side(b, p->grid.w, p->across.w, m, shift);
-  accel__tensor outside = product(b, number(b, p->grid.h), number(b, p->grid.w)); /* [1]: n */
-  accel__tensor to = sum_of(b, column(b, product(b, y.at, number(b, p->grid.w)), rows), x.at);
-  to = product(b, less(b, to, outside), product(b, column(b, y.inside, rows), x.inside));
-  to = accel__cast(b, sum_of(b, by_window(b, p, to), outside), ACCEL_PLUGIN_I32);
-  p->to = accel__reshape(g, to, 1, &p->all);
-  accel__tensor from =
-      product(b, y.window, accel__affine(b, number(b, p->across.w), (double)s, 0.0));
-  from = column(b, sum_of(b, from, accel__affine(b, y.in, (double)m, 0.0)), p->grid.h);
-  from = sum_of(b, from, sum_of(b, accel__affine(b, x.window, (double)s, 0.0), x.in));
-  p->from = accel__reshape(g, accel__cast(b, from, ACCEL_PLUGIN_I32), 1, &p->n);
-  p->apart = -1;
-  if (!shifted) return;
-  accel__tensor region = sum_of(b, column(b, accel__affine(b, y.region, 3.0, 0.0), rows), x.region);
-  region = by_window(b, p, region);
-  region = less(b, accel__reshape(g, region, 4, (accel__dim[]){p->count, one, square, one}),
-                accel__reshape(g, region, 4, (accel__dim[]){p->count, one, one, square}));
-  p->apart =
-      accel__affine(b, positive(b, accel__unary(g, ACCEL_PLUGIN_UNARY_ABS, region)), -100.0, 0.0);
-}
-
-/* Rows of x [B,n,C] by number: [B,m,C]. */
-static accel__tensor take(accel__build *b, accel__tensor x, accel__tensor idx) {
-  accel__attr axis = ACCEL_I(AXIS, 1);
-  return accel__node(b->p, ACCEL_PLUGIN_OP_GATHER, (accel__tensor[]){x, idx}, 2, &axis, 1, NULL, 1);
-}
-
 /* The bias between the rows of a window: [1 or windows, heads, S, S]. */
-static accel__tensor window_bias(accel__build *b, const windows *p, int64_t heads,
+static accel__tensor window_bias(accel__build *b, const accel__windows *p, int64_t heads,
                                  const char *path) {
   const int64_t m = p->window, s = m * m, dims[2] = {(2 * m - 1) * (2 * m - 1), heads}, all = s * s;
   char name[128];
@@ -181,22 +63,13 @@ static accel__tensor window_bias(accel__build *b, const windows *p, int64_t head
 }
 
 /* One block over x [B,n,C]: attention inside windows, then the MLP, norms in front. */
-static accel__tensor block(accel__build *b, const accel__swin *c, const windows *p, accel__tensor x,
-                           int64_t dim, int64_t heads, const char *path) {
+static accel__tensor block(accel__build *b, const accel__swin *c, const accel__windows *p,
+                           accel__tensor x, int64_t dim, int64_t heads, const char *path) {
   accel__program *g = b->p;
-  const int64_t s = p->window * p->window;
   accel__tensor y = accel__norm_layer(b, x, -1, c->eps, true, "%s.layernorm_before", path), part[3];
-  if (p->padded) { /* a row of zeros for the padding */
-    const int64_t pads[6] = {0, 0, 0, 0, 1, 0};
-    accel__attr attr[] = {ACCEL_IV(PADS, pads, 6), ACCEL_I(KIND, ACCEL_PLUGIN_PAD_CONSTANT)};
-    y = accel__node(g, ACCEL_PLUGIN_OP_PAD, &y, 1, attr, 2, NULL, 1);
-  }
-  y = take(b, y, p->to);
-  accel__dim per_window = accel__const_dim(g, s), wins = accel__times(b, b->B, p->count);
-  y = accel__reshape(g, y, 2,
-                     (accel__dim[]){accel__times(b, wins, per_window), accel__const_dim(g, dim)});
   accel__attention how = accel__attention_of(b, heads);
-  how.q_space = how.kv_space = accel__space_fixed(g, "windows", per_window, wins);
+  y = accel__to_windows(b, p, y, &how.q_space);
+  how.kv_space = how.q_space;
   how.bias = window_bias(b, p, heads, path);
   how.bias_kind = ACCEL_PLUGIN_BIAS_DENSE;
   static const char *const names[3] = {"query", "key", "value"};
@@ -205,8 +78,7 @@ static accel__tensor block(accel__build *b, const accel__swin *c, const windows 
                                  names[i]);
   y = accel__attend(b, part[0], part[1], part[2], &how);
   y = accel__dense_layer(b, y, dim, true, -1, NULL, "%s.attention.output.dense", path);
-  y = accel__reshape(g, y, 3, (accel__dim[]){b->B, p->all, accel__const_dim(g, dim)});
-  x = accel__binary(g, ACCEL_PLUGIN_BINARY_ADD, x, take(b, y, p->from));
+  x = accel__binary(g, ACCEL_PLUGIN_BINARY_ADD, x, accel__from_windows(b, p, y));
   y = accel__norm_layer(b, x, -1, c->eps, true, "%s.layernorm_after", path);
   y = accel__dense_layer(b, y, (int64_t)((double)dim * c->mlp_ratio), true, -1, &c->act,
                          "%s.intermediate.dense", path);
@@ -262,7 +134,7 @@ static void list_hidden(accel__build *b, accel__tensor x, accel__grid grid, bool
 /* The windows of a stage, straight and shifted; the reference's tables would not fit windows wider
  * than the grid. */
 static void plan_stage(accel__build *b, const accel__swin *c, int64_t stage, accel__grid grid,
-                       windows plan[2]) {
+                       accel__windows plan[2]) {
   int64_t h = INT64_MAX, w = INT64_MAX;
   const bool known = accel__dim_value(b->p, grid.h, &h) && accel__dim_value(b->p, grid.w, &w);
   const int64_t least = h < w ? h : w;
@@ -271,10 +143,10 @@ static void plan_stage(accel__build *b, const accel__swin *c, int64_t stage, acc
                         "stage %lld has %lld rows to a side, less than window_size %lld",
                         (long long)stage, (long long)least, (long long)c->window);
   for (int k = 0; k < 2 && k < c->depths[stage]; k++) {
-    plan[k] = (windows){.grid = grid,
-                        .window = c->window,
-                        .padded = !known || h % c->window != 0 || w % c->window != 0};
-    plan_windows(b, &plan[k], k == 1 && !(known && least == c->window));
+    plan[k] = (accel__windows){.grid = grid,
+                               .window = c->window,
+                               .padded = !known || h % c->window != 0 || w % c->window != 0};
+    accel__plan_windows(b, &plan[k], k == 1 && !(known && least == c->window));
   }
 }
 
@@ -284,7 +156,7 @@ accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__t
   list_hidden(b, x, grid, planes);
   for (int64_t i = 0; i < c->stages; i++) {
     const int64_t dim = c->embed << i;
-    windows plan[2] = {0};
+    accel__windows plan[2] = {0};
     accel__at(b->p, (uint32_t)i + 1, "%s.%lld", layers, (long long)i);
     plan_stage(b, c, i, grid, plan);
     for (int64_t j = 0; j < c->depths[i]; j++) {

@@ -1,10 +1,8 @@
-/* swin.h - stages of windowed attention: Swin itself, and the audio tower of CLAP.  Windows, their
- * cyclic shift and their padding are one table of row numbers for each stage, which the program
- * computes from the sides of the grid. */
+/* swin.h - stages of windowed attention: Swin itself, and the audio tower of CLAP. */
 #ifndef ACCEL_MODELS_SWIN_H
 #define ACCEL_MODELS_SWIN_H
 
-#include "modeling/vision.h"
+#include "modeling/windows.h"
 
 enum { ACCEL__SWIN_STAGES = 16 };
 typedef struct accel__swin {
@@ -18,9 +16,6 @@ extern const accel__rename accel__swin_spelling[];
 /* depths, <heads_key>, window_size, mlp_ratio, qkv_bias, layer_norm_eps, hidden_act on top of
  * *c. */
 accel_status accel__swin_read(accel__build *b, const char *heads_key, accel__swin *c);
-typedef struct accel__grid {
-  accel__dim h, w;
-} accel__grid;
 /* "<layers>.N.blocks.M" over x [B, grid.h*grid.w, embed]; lists hidden_states ([B,n,C], or as
  * planes) behind each stage as transformers does. The result [B, n, embed * 2^(stages-1)] and its
  * grid. */

@@ -229,12 +229,58 @@ static accel_status look_at(run_job *j, const accel_image_prompt *prompts,
   return status;
 }
 
+/* Places as arrays of pixels: "box" and "quad" of whole numbers, "polygons" of such arrays. */
+static cJSON *region_row(const accel_region *r) {
+  static const char *const keys[] = {[ACCEL_REGION_BOX] = "box",
+                                     [ACCEL_REGION_QUAD] = "quad",
+                                     [ACCEL_REGION_POLYGON] = "polygons"};
+  const bool several = r->kind == ACCEL_REGION_POLYGON;
+  cJSON *item = cJSON_CreateObject();
+  cJSON_AddStringToObject(item, "label", r->label);
+  cJSON *list = several ? cJSON_AddArrayToObject(item, keys[r->kind]) : NULL;
+  for (uint32_t i = 0; i < r->n; ++i) {
+    cJSON *outline = cJSON_CreateIntArray(r->outline[i], (int)r->count[i]);
+    if (several)
+      cJSON_AddItemToArray(list, outline);
+    else
+      cJSON_AddItemToObject(item, keys[r->kind], outline);
+  }
+  return item;
+}
+
+/* Of a model that names places: "regions" beside the text. */
+static cJSON *look_for_regions(run_job *j, const accel_image_prompt *prompts,
+                               accel_generate_params *how, const char *key) {
+  accel_region_answers *found = NULL;
+  cJSON *rows = NULL;
+  if (job_done(j, accel_generate_regions(j->model->endpoint, prompts, j->n, how, &found))) {
+    rows = cJSON_CreateArray();
+    for (uint32_t i = 0; i < found->n; ++i) {
+      const accel_region_answer *a = &found->item[i];
+      const bool next = i && a->prompt == found->item[i - 1].prompt; /* one more sequence */
+      cJSON *row =
+                next ? cJSON_GetArrayItem(rows, cJSON_GetArraySize(rows) - 1) : cJSON_CreateArray(),
+            *item = cJSON_CreateObject();
+      if (!next) cJSON_AddItemToArray(rows, row);
+      cJSON_AddItemToArray(row, item);
+      cJSON_AddStringToObject(item, key, a->text);
+      cJSON *regions = cJSON_AddArrayToObject(item, "regions");
+      for (uint32_t k = 0; k < a->n; ++k) cJSON_AddItemToArray(regions, region_row(&a->region[k]));
+    }
+    rows = job_shape(j, rows);
+  }
+  accel_region_answers_free(&found);
+  return rows;
+}
+
 /* Runs the prompts, whose pictures and texts are set. */
 static cJSON *look(run_job *j, const accel_image_prompt *prompts, accel_generate_params *how,
                    const char *key, const char *const *before) {
   run_job one = {.n = 1, .single = true}; /* each prompt by itself */
   if (!prompts || !job_ready(j)) return NULL;
   serve_use_adapter(how, j->model);
+  if (!before && accel_names_regions(j->model->endpoint))
+    return look_for_regions(j, prompts, how, key);
   cJSON *rows = cJSON_CreateArray();
   bool good = true;
   for (uint32_t at = 0, n; good && at < j->n; at += n) {

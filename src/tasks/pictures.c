@@ -7,6 +7,7 @@
 
 #include "tasks/pictures.h"
 #include "dispatch/pack.h"
+#include "generate/image_text.h"
 #include "processing/processor.h"
 #include "processing/scores.h"
 #include "processing/result.h"
@@ -242,10 +243,60 @@ static accel_status take_objects(const accel__picture_job *job, const accel_tens
   return ACCEL_OK;
 }
 
+/* Florence-2: what it answers to the task that asks for objects; it scores none. */
+static accel_status told_objects(accel_endpoint *ep, const accel_media *images, uint32_t n,
+                                 accel_detections **out) {
+  const accel_generate_params how = accel__generate_defaults();
+  accel_detections *result = accel__task_result(sizeof *result);
+  accel_image_prompt *prompts = calloc((size_t)n + 1, sizeof *prompts);
+  accel_region_answers *found = NULL;
+  accel_status status = ACCEL_OK;
+  *out = NULL;
+  if (!result || !prompts) ACCEL_GOTO(accel__no_memory(n * sizeof *prompts));
+  accel__arena *arena = accel__task_arena(result);
+  uint32_t *count = accel__arena_array(arena, n, sizeof *count);
+  const accel_detection **object = accel__arena_array(arena, n, sizeof *object);
+  int32_t *height = accel__arena_array(arena, n, sizeof *height),
+          *width = accel__arena_array(arena, n, sizeof *width);
+  if (!count || !object || !height || !width) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+  for (uint32_t i = 0; i < n; i++)
+    prompts[i] = (accel_image_prompt){ACCEL_PROMPT_TEXT, "<OD>", &images[i], 1};
+  ACCEL_GOTO(accel__generate_regions(ep, prompts, n, &how, &found));
+  for (uint32_t i = 0; i < found->n; i++) {
+    const accel_region_answer *a = &found->item[i];
+    if (i && a->prompt == found->item[i - 1].prompt) continue; /* the best sequence */
+    accel_detection *list = accel__arena_array(arena, (size_t)a->n + 1, sizeof *list);
+    if (!list) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+    for (uint32_t k = 0; k < a->n; k++) {
+      const int32_t *box = a->region[k].outline[0];
+      list[k] = (accel_detection){.score = NAN,
+                                  .id = -1,
+                                  .label = accel__arena_string(arena, a->region[k].label),
+                                  .xmin = (float)box[0],
+                                  .ymin = (float)box[1],
+                                  .xmax = (float)box[2],
+                                  .ymax = (float)box[3]};
+      if (!list[k].label) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+    }
+    object[a->prompt] = list;
+    count[a->prompt] = a->n;
+    height[a->prompt] = a->height;
+    width[a->prompt] = a->width;
+  }
+  *result = (accel_detections){
+      .n = n, .count = count, .object = object, .height = height, .width = width};
+done:
+  free(prompts);
+  if (found) accel__task_free(found);
+  if (result) *out = accel__task_finish(result, status);
+  return status;
+}
+
 accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images, uint32_t n,
                                    const accel_detect_params *params, accel_detections **out) {
   static const char *const names[] = {"logits", "pred_boxes"};
   const bool alone = strncmp(ep->model->model_type, "rt_detr", 7) == 0;
+  if (accel__names_regions(ep)) return told_objects(ep, images, n, out);
   accel_detections *result = accel__task_result(sizeof *result);
   accel__picture_job job = {.ep = ep};
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;

@@ -123,8 +123,6 @@ accel_status accel__chars_push(accel__chars *chars, uint32_t c, uint32_t start, 
 /* replaces what out held */
 accel_status accel__chars_decode(accel__chars *out, const char *text, size_t n);
 accel_status accel__splits_push(accel__splits *splits, accel__split split);
-/* Rust char::is_whitespace */
-bool accel__is_white(uint32_t c);
 static inline size_t accel__utf8_length(uint32_t c) {
   return c < 0x80 ? 1 : c < 0x800 ? 2 : c < 0x10000 ? 3 : 4;
 }

@@ -175,4 +175,7 @@ const char *accel__id_to_token(const accel__tokenizer *tokenizer, int32_t id, si
 /* False for ids without a token, too. */
 bool accel__id_is_special(const accel__tokenizer *tokenizer, int32_t id);
 
+/* Rust's char::is_whitespace. */
+bool accel__is_white(uint32_t c);
+
 #endif

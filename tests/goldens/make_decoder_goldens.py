@@ -295,7 +295,8 @@ def olmo_fixtures():
     two = {**BASE, "rms_norm_eps": 1e-3, "attention_bias": True, "tie_word_embeddings": True}
     yield "olmo2", dict(config=T.Olmo2Config(**two), classes=classes_of("Olmo2", HEADS[:2]), cases=FORWARD)
     three = {**BASE, "num_hidden_layers": 4, "sliding_window": 5, "head_dim": 8, "rope_parameters": {
-        "full_attention": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "attention_factor": 1.2, "rope_theta": 700.0},
+        # transformers reads truncate beside the layer types, so that this one says nothing
+        "full_attention": {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "attention_factor": 1.2, "rope_theta": 700.0, "truncate": False},
         "sliding_attention": {"rope_type": "default", "rope_theta": 300.0}}}
     yield "olmo3", dict(config=T.Olmo3Config(**three), classes=["Olmo3ForCausalLM"], cases=FORWARD, length=14)
 

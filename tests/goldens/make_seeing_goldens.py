@@ -468,12 +468,99 @@ def internvl(name):
     return shows(name, T.InternVLForConditionalGeneration, config, processor, words, special[0])
 
 
+FLORENCE_TASKS = ("<OD>", "<CAPTION>", "<OCR_WITH_REGION>", "<DENSE_REGION_CAPTION>", "<REGION_PROPOSAL>", "<CAPTION_TO_PHRASE_GROUNDING>the red cat", "<REFERRING_EXPRESSION_SEGMENTATION> a car ",
+                  "<REGION_TO_SEGMENTATION><loc_25><loc_50>", "<OPEN_VOCABULARY_DETECTION>cat", "<REGION_TO_OCR><loc_0><loc_999>", "what is this ?")
+PARSE_TASKS = ("ocr", "phrase_grounding", "pure_text", "description_with_bboxes", "description_with_polygons", "polygons", "bboxes", "description_with_bboxes_or_polygons")
+
+
+def task_of(prompt):
+    return prompt[:prompt.index(">") + 1] if prompt.startswith("<") else "<CAPTION>"
+
+
+def said(processor, text, prompt, size):
+    return processor.post_process_generation(text=text, task=task_of(prompt), image_size=size)[task_of(prompt)]
+
+
+def florence_texts(count):
+    """Answers as they come and as they should not: words, places, marks and ends of lines in any order."""
+    import random
+    pick = random.Random(5)
+    places = lambda n: "".join(f"<loc_{pick.choice((0, 7, 499, 512, 998, 999, pick.randrange(1000)))}>" for _ in range(n))
+    words = ("cat", " a small dog", "it", "\u00e9t\u00e9 caf\u00e9", "\u3000road\u00a0", "two\nlines", "\n", " ", "x<y", "<", "od>", "\x1fcar\x1c", "<obj>", "<ground>it")
+    marks = ("<sep>", "<poly>", "</poly>", "<poly>", "</poly>", "<s>", "</s>", "<pad>", "<od>", "<loc_>", "<loc_1", "<loc_1a>", "<loc_00012>", "<loc_1500>")
+    for i in range(count):
+        parts = []
+        for _ in range(pick.randrange(1, 9)):
+            kind = pick.random()
+            parts.append(pick.choice(words) if kind < 0.35 else pick.choice(marks) if kind < 0.5 else places(pick.choice((1, 2, 3, 4, 4, 4, 5, 8, 8, 9, 16))))
+            if kind > 0.9:
+                parts.append(f"{pick.choice(words)}<poly>{places(pick.choice((1, 4, 6, 7)))}<sep>{places(6)}</poly>")
+        yield "".join(parts)
+
+
+def florence(name):
+    """Florence-2 whose answers hold places; answers.json: what the processor reads out of texts of any kind."""
+    from tokenizers import decoders
+    places = [f"<loc_{i}>" for i in (0, 25, 50, 125, 333, 499, 500, 640, 777, 850, 998, 999)]
+    special = ["<image>", *places, "<sep>", "<poly>", "</poly>"]
+    words = WORDS + special[1:]
+    words.append("<mask>")
+    config = T.Florence2Config(
+        vision_config=dict(depths=[1, 1], patch_size=[7, 3], patch_stride=[4, 2], patch_padding=[3, 1], patch_prenorm=[False, True], embed_dim=[8, 12], num_heads=[2, 3], num_groups=[2, 3],
+                           window_size=3, projection_dim=24, max_position_embeddings=8),
+        text_config=dict(model_type="bart", vocab_size=len(words), d_model=24, encoder_layers=1, decoder_layers=2, encoder_ffn_dim=27, decoder_ffn_dim=23, encoder_attention_heads=4, decoder_attention_heads=4,
+                         max_position_embeddings=64, pad_token_id=0, bos_token_id=1, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=None), image_token_id=4)
+    parts = tokenizer("<s> $A </s>", words, special, {"image_token": "<image>"})
+    parts.backend_tokenizer.decoder = decoders.ByteLevel()
+    rules = {task: {} for task in PARSE_TASKS}
+    rules["ocr"] = {"PATTERN": "(.+?)" + r"<loc_(\d+)>" * 8, "AREA_THRESHOLD": 0.01}
+    rules["phrase_grounding"] = {"banned_grounding_tokens": ["it", "the"]}
+    looks = T.CLIPImageProcessor(size={"height": 32, "width": 32}, crop_size={"height": 32, "width": 32}, do_center_crop=False)
+    looks.image_seq_length = 17
+    processor = T.Florence2Processor(looks, parts, post_processor_config=rules)
+    model = T.Florence2ForConditionalGeneration(config)
+    model.generation_config = T.GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0, decoder_start_token_id=2, no_repeat_ngram_size=3)
+    directory = save(name, model, processor)
+    with torch.no_grad():  # places come often, ends seldom
+        model.get_output_embeddings().weight[words.index(places[0]):] *= 1.6
+        model.get_output_embeddings().weight[2] *= 0.5
+    model.save_pretrained(directory)
+    model = load(directory, T.Florence2ForConditionalGeneration)
+    processor = T.AutoProcessor.from_pretrained(directory)
+
+    def inputs():
+        from PIL import Image
+        noise = numpy.random.default_rng(int(torch.randint(1 << 30, (1,))))
+        images = [Image.fromarray(noise.integers(0, 255, (*side, 3), dtype=numpy.uint8)) for side in ((15, 37), (50, 22))]
+        made = processor(images=images, text=["<OD>", "<CAPTION_TO_PHRASE_GROUNDING>the cat"], padding=True, padding_side="right", return_tensors="pt")
+        return {k: made[k] for k in ("input_ids", "attention_mask", "pixel_values")}
+
+    lines = ids_goldens(directory, model, model.lm_head, inputs, 2)
+    from PIL import Image, ImageOps
+    cases = []
+    for i, prompt in enumerate(FLORENCE_TASKS):
+        file = PICTURES[i % len(PICTURES)]
+        image = ImageOps.exif_transpose(Image.open(FIXTURES / file)).convert("RGB")
+        made = processor(images=[image], text=[prompt], return_tensors="pt")
+        out = talk(model, None, {k: made[k] for k in ("input_ids", "attention_mask", "pixel_values")}, LONG, 2)
+        if out is None:
+            continue
+        text = processor.batch_decode(out.sequences[:, 1:], skip_special_tokens=False)[0]
+        cases.append({"prompt": prompt, "file": file, "ids": out.sequences[0, 1:].tolist(), "prompt_ids": made["input_ids"][0].tolist(), "text": text, "want": said(processor, text, prompt, image.size)})
+    assert sum(bool(c["want"]) and not isinstance(c["want"], str) and any(c["want"].values()) for c in cases) > 3, cases
+    write(directory, cases=cases)
+    texts = [{"prompt": p, "text": t, "size": [640 + 37 * i % 911, 480 - i], "want": said(processor, t, p, (640 + 37 * i % 911, 480 - i))}
+             for i, t in enumerate(florence_texts(160)) for p in (FLORENCE_TASKS[(3 * i) % 9], FLORENCE_TASKS[(3 * i + 5) % 9])]
+    (directory / "answers.json").write_text(json.dumps(texts, ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+    return lines
+
+
 def main(wanted):
     torch.set_num_threads(1)
     T.logging.disable_progress_bar()
     kinds = {"segformer": segment, "detr_panoptic": segment_objects, "depth_anything": depth, "dpt": lambda n: depth(n, True), "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
              "trocr": trocr, "trocr_deit": lambda n: trocr(n, True), "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True), "qwen3_vl": lambda n: qwen2_vl(n, third=True), "gemma3": gemma3, "paligemma": paligemma,
-             "idefics3": idefics3, "internvl": internvl}
+             "idefics3": idefics3, "internvl": internvl, "florence2": florence}
     listing = FIXTURES / "models" / "goldens_seeing.list"
     lines = listing.read_text().splitlines() if listing.exists() else []
     for name, make in kinds.items():

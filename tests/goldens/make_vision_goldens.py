@@ -651,9 +651,38 @@ def tile_fixtures():
                                    dtype=torch.float16, cases=[told(cls, "both", {**rows_of("quarter", [[2, -4, 1]], 7), **pixels("q", 1, 3, 40, 40)})])
 
 
+# ---- Florence-2 ----
+
+def florence(vision=None, text=None, **more):
+    seen = dict(depths=[1, 2, 1], patch_size=[7, 3, 3], patch_stride=[4, 2, 2], patch_padding=[3, 1, 1], patch_prenorm=[False, True, True], embed_dim=[8, 12, 16], num_heads=[2, 3, 4],
+                num_groups=[2, 3, 4], window_size=3, projection_dim=20, max_position_embeddings=6, max_temporal_embeddings=5)
+    speak = dict(model_type="bart", vocab_size=61, d_model=20, encoder_layers=2, decoder_layers=2, encoder_ffn_dim=27, decoder_ffn_dim=23, encoder_attention_heads=4, decoder_attention_heads=2,
+                 max_position_embeddings=48, pad_token_id=1, bos_token_id=0, eos_token_id=2, decoder_start_token_id=2, forced_eos_token_id=None)
+    return T.Florence2Config(vision_config={**seen, **(vision or {})}, text_config={**speak, **(text or {})}, image_token_id=IMAGE, **more)
+
+
+def florence_fixtures():
+    base, cls = "Florence2Model", "Florence2ForConditionalGeneration"
+    # windows of 3 x 3 fill no stage of these pictures; 13 rows each in the last stage
+    seen = rows_of("florence", [[-13, 3], [-13, 6], [-13, 4]], 19) | pixels("f", 3, 3, 52, 37)
+    told = rows_of("told", [[2], [4], [3]], 4)
+    both = {**seen, "decoder_input_ids": told["input_ids"], "decoder_attention_mask": told["attention_mask"]}
+    rows = dict(mask={"logits": told["attention_mask"]}, skip=("decoder_hidden_states",))
+    wide = rows_of("wide", [[1, -19, 1], [-19, 4]], 23) | pixels("w", 2, 3, 41, 96)
+    yield "florence2", dict(config=florence(), cases=[
+        case(base, "alone", seen, args=HIDDEN, mask={}, skip=("decoder_hidden_states",)), case(cls, "both", both, args=HIDDEN, **rows), case(cls, "wide", wide),
+        case(cls, "greedy", seen, generate=dict(max_new_tokens=9)), case(cls, "beam", wide, generate=dict(max_new_tokens=7, num_beams=3))])
+    odd = florence(dict(in_channels=1, depths=[2, 1], patch_size=[5, 2], patch_stride=[3, 2], patch_padding=[2, 0], patch_prenorm=[True, False], embed_dim=[6, 10], num_heads=[3, 5], num_groups=[1, 2],
+                        window_size=4, mlp_ratio=2.5, qkv_bias=False, activation_function="relu", projection_dim=18, drop_path_rate=0.0),
+                   dict(d_model=18, encoder_attention_heads=3, scale_embedding=True, activation_function="gelu_new", encoder_layers=1, tie_word_embeddings=False), tie_word_embeddings=False)
+    one = rows_of("odd", [[1, -13, 1]], 15) | pixels("o", 1, 1, 17, 26)
+    yield "florence2_odd", dict(config=odd, cases=[case(cls, "one", {**one, "decoder_input_ids": told["input_ids"][1:2]})], dtype=torch.float16)
+    yield "florence2_tied", dict(config=florence(dict(depths=[0, 1, 1])), cases=[case(cls, "wide", wide)], hub=False, dtype=torch.bfloat16)
+
+
 def main():
     groups = [vit_fixtures, clip_fixtures, siglip_fixtures, resnet_fixtures, detr_fixtures, table_fixtures, rt_detr_fixtures, yolos_fixtures, dinov2_fixtures, dinov3_fixtures, dpt_fixtures, swin_fixtures, xclip_fixtures, convnext_fixtures, segformer_fixtures, blip_fixtures, llava_fixtures,
-              qwen2_vl_fixtures, qwen3_vl_fixtures, gemma_fixtures, tile_fixtures]
+              qwen2_vl_fixtures, qwen3_vl_fixtures, gemma_fixtures, tile_fixtures, florence_fixtures]
     tiny_models.run(groups, "goldens_vision.list", sys.argv[1:])
 
 

@@ -359,6 +359,55 @@ class Texts(unittest.TestCase):
             self.assertIn("num_additional_image_tokens", err)
 
 
+def by_task(prompt, answer):
+    """What generate_regions gave, in the form of post_process_generation."""
+    regions, of = answer["regions"], lambda key: [r[key] for r in answer["regions"] if key in r]
+    words = lambda key: [r["label"] for r in regions if key in r]
+    if prompt.startswith(("<CAPTION>", "<REGION_TO_OCR>", "what")):
+        return answer["text"]
+    if prompt.startswith("<OCR"):
+        return {"quad_boxes": of("quad"), "labels": words("quad")}
+    if prompt.startswith(("<REFERRING", "<REGION_TO_SEG")):
+        return {"polygons": of("polygons"), "labels": words("polygons")}
+    if prompt.startswith("<OPEN"):
+        return {"bboxes": of("box"), "bboxes_labels": words("box"), "polygons": of("polygons"), "polygons_labels": words("polygons")}
+    return {"bboxes": of("box"), "labels": words("box")}
+
+
+class Regions(unittest.TestCase):
+    """Florence-2: words and places, as transformers' processor asks and reads."""
+    model = os.path.join(SEEING, "florence2")
+
+    def test_equal_transformers(self):
+        cases = golden("florence2")["cases"]
+        self.assertGreater(len(cases), 7)
+        with accel.Model(self.model, device="cpu") as model:
+            self.assertTrue(model.names_regions)
+            said = model.generate_images([(c["prompt"], [path(c["file"])]) for c in cases], max_new_tokens=32)
+            found = model.generate_regions([(c["prompt"], [path(c["file"])]) for c in cases], max_new_tokens=32)
+            objects = model.detect_objects([path(cases[0]["file"])])[0]
+        self.assertEqual([g.ids for g in said], [c["ids"] for c in cases])
+        for c, a in zip(cases, found):
+            self.assertEqual(by_task(c["prompt"], a), c["want"], c["prompt"])
+        self.assertTrue(all(o["score"] != o["score"] for o in objects))  # NaN
+        with accel.Model(os.path.join(SEEING, "blip_caption"), device="cpu") as blip:
+            self.assertFalse(blip.names_regions)
+            with self.assertRaisesRegex(accel.UnsupportedError, "names no places"):
+                blip.generate_regions([(None, [path(cases[0]["file"])])])
+
+    def test_tool_and_pipeline(self):
+        case = next(c for c in golden("florence2")["cases"] if c["prompt"].startswith("<CAPTION_TO"))
+        args = ("caption", self.model, path(case["file"]), "--prompt", case["prompt"], "--max-new-tokens", "32")
+        answer = json.loads(tool(*args, "--json")[0])["results"][0]
+        self.assertEqual(by_task(case["prompt"], answer), case["want"])
+        pipe = accel.pipeline("image-to-text", self.model, device="cpu", max_new_tokens=32)
+        self.assertEqual(pipe(path(case["file"]), case["prompt"]), [{"generated_text": answer["text"], "regions": answer["regions"]}])
+        box = case["want"]["bboxes"][0]
+        self.assertIn(case["want"]["labels"][0] + "\t" + ",".join(map(str, box)), tool(*args)[0])
+        _, err = tool(*args[:4], "<OD> cat", expected=2)
+        self.assertIn("<OD> stands alone", err)
+
+
 class Queue(unittest.TestCase):
     """Prompts with pictures are requests like others: they run beside each other and beside texts, and give what they give alone."""
     PICTURES = [path("image/pictures/colour_420.jpg"), path("image/pictures/grey.jpg")]

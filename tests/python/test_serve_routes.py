@@ -34,7 +34,7 @@ PATHS = {name: os.path.join(FIXTURES, place) for name, place in {
     "asked": "tasks/rerank_qwen3", "tokens": "tasks/tokens_wordpiece", "answers": "tasks/qa_wordpiece", "masks": "tasks/fill_wordpiece",
     "writer": "pipelines/text", "t5": "pipelines/t5", "hearing": "speech/many", "words": "speech/words", "letters": "media/wav2vec2",
     "sounds": "media/ast", "labels": "media/vit", "boxes": "media/detr", "free": "media/clip", "segments": "seeing/segformer", "depths": "seeing/depth_anything",
-    "voice": "models/vits_speakers", "captions": "seeing/blip_caption", "questions": "seeing/blip_vqa"}.items()}
+    "voice": "models/vits_speakers", "captions": "seeing/blip_caption", "questions": "seeing/blip_vqa", "regions": "seeing/florence2"}.items()}
 TEXTS = ["the quick brown fox", "a lazy dog sleeps", "numbers 1 2 3"]
 PICTURE = os.path.join(FIXTURES, "image", "pictures", "colour_420.jpg")
 SHORT, LONG = (os.path.join(FIXTURES, "speech", name) for name in ("short.wav", "long.wav"))
@@ -434,6 +434,14 @@ class Tasks(Routes):
         self.assertEqual(said[0]["generated_text"], self.model("captions").generate_images([(None, [PICTURE])], max_new_tokens=6)[0].text)
         asked = self.run_task("visual-question-answering", "questions", {"image": data, "question": "what is it?"}, max_new_tokens=6)
         self.assertEqual(asked[0]["answer"], self.model("questions").generate_images([("what is it?", [PICTURE])], kind="question", max_new_tokens=6)[0].text)
+
+    def test_regions(self):
+        data = uri(PICTURE, "image/jpeg")
+        want = self.model("regions").generate_regions([("<OD>", [PICTURE])], max_new_tokens=32)[0]
+        self.assertTrue(want["regions"])
+        self.assertEqual(self.run_task("image-to-text", "regions", data, prompt="<OD>", max_new_tokens=32), [{"generated_text": want["text"], "regions": want["regions"]}])
+        found = self.run_task("object-detection", "regions", data)
+        self.assertEqual([(o["label"], o["box"], o["score"]) for o in found], [(o["label"], o["box"], None) for o in self.model("regions").detect_objects([PICTURE])[0]])
 
     def test_segments(self):
         got = self.run_task("image-segmentation", "segments", uri(PICTURE, "image/jpeg"))

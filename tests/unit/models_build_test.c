@@ -81,6 +81,7 @@ static const struct {
      ",\"chronos_config\":{\"context_length\":8,\"prediction_length\":2,\"input_patch_size\":2,"
      "\"input_patch_stride\":2,\"quantiles\":[0.5]}"},
     {"Moonshine", ",\"encoder_num_attention_heads\":3,\"decoder_num_attention_heads\":3"},
+    {"Florence2", ",\"text_config\":{\"vocab_size\":51290}"},
     {"VisionEncoderDecoder",
      ",\"encoder\":{\"model_type\":\"vit\",\"hidden_size\":12,\"num_attention_heads\":3},"
      "\"decoder\":{\"model_type\":\"trocr\",\"d_model\":12,\"decoder_attention_heads\":3,"

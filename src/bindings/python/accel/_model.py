@@ -18,7 +18,7 @@ from ._native import Media, check, decode, encode, lib, media_array, string_list
 from ._forecast import Forecast, forecast
 from ._text_to_speech import Waveform, text_to_speech
 from ._images import GeneratedImages, text_to_image
-from ._pictures import Depth, Segmentation, estimate_depth, generate_images, segment_images
+from ._pictures import Depth, Segmentation, estimate_depth, generate_images, generate_regions, segment_images
 from ._queue import Ticket, request
 from ._speech import transcribe
 from ._tensors import Inputs, ModelOutput, from_floats, take
@@ -494,6 +494,17 @@ class Model:
         (an image token for each picture; None: a caption from nothing), "question" written by the chat template, "messages" (JSON),
         "templated" what the chat template has written.  Options as for generate()."""
         return generate_images(self.handle, prompts, kind, options)
+
+    def generate_regions(self, prompts: Sequence[Tuple[Optional[str], Sequence[Media]]], **options: Any) -> List[Dict[str, Any]]:
+        """[{"text", "regions", "height", "width", "prompt"}] for each (task, [picture]), from Florence-2: a task is "<OD>", "<CAPTION>", "<OCR_WITH_REGION>"
+        ..., or "<CAPTION_TO_PHRASE_GROUNDING>a red car".  Regions are {"label", "box": [xmin, ymin, xmax, ymax]}, {"label", "quad": [x, y, ...]} or
+        {"label", "polygons": [[x, y, ...], ...]} in pixels, as transformers' post_process_generation has them.  Options as for generate()."""
+        return generate_regions(self.handle, prompts, options)
+
+    @property
+    def names_regions(self) -> bool:
+        """Is generate_regions() for it?"""
+        return bool(lib.accel_names_regions(self.handle))
 
     def text_to_image(self, prompts: Sequence[str], generator: Any = None, on_step: Any = None, image: Optional[Media] = None, mask_image: Optional[Media] = None,
                       **options: Any) -> GeneratedImages:

@@ -138,3 +138,20 @@ def generate_images(handle: Any, prompts: Sequence[Tuple[Optional[str], Sequence
     how, pointer, array = _generate._params(options), C.POINTER(T.accel_generations)(), _generate.image_prompts(prompts, kind)
     check(lib.accel_generate_images(handle, array, len(prompts), C.byref(how), C.byref(pointer)))
     return _generate._take(pointer)
+
+
+def _region(r: Any) -> Dict[str, Any]:
+    outlines = [[r.outline[i][k] for k in range(r.count[i])] for i in range(r.n)]
+    key = {1: "box", 2: "quad", 3: "polygons"}[r.kind]
+    return {"label": decode(r.label), key: outlines if key == "polygons" else outlines[0]}
+
+
+def generate_regions(handle: Any, prompts: Sequence[Tuple[Optional[str], Sequence[Media]]], options: Dict[str, Any]) -> List[Dict[str, Any]]:
+    """Answers of a model that names places in pictures, with these places; prompts are (task, pictures)."""
+    how, pointer, array = _generate._params(options), C.POINTER(T.accel_region_answers)(), _generate.image_prompts(prompts, "text")
+    check(lib.accel_generate_regions(handle, array, len(prompts), C.byref(how), C.byref(pointer)))
+    found = pointer.contents
+    result = [{"prompt": a.prompt, "text": decode(a.text), "height": a.height, "width": a.width, "regions": [_region(a.region[k]) for k in range(a.n)]}
+              for a in (found.item[i] for i in range(found.n))]
+    lib.accel_region_answers_free(C.byref(pointer))
+    return result

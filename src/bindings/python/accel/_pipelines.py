@@ -218,7 +218,7 @@ class ObjectDetectionPipeline(Pipeline):
 
 class ImageToTextPipeline(Pipeline):
     """[{"generated_text"}] for a picture, a list of such lists for several (as transformers 4 had it); `prompt`: what the text begins with, or with
-    LLaVA and Qwen2-VL the whole prompt with its image token.  Other options are those of Model.generate."""
+    LLaVA and Qwen2-VL the whole prompt with its image token; with Florence-2 a task token ("<OD>"), whose answers have "regions", too.  Other options are those of Model.generate."""
     task = "image-to-text"
 
     def __call__(self, inputs: Any, prompt: Optional[str] = None, generate_kwargs: Optional[Dict[str, Any]] = None, **options: Any) -> Any:
@@ -226,6 +226,10 @@ class ImageToTextPipeline(Pipeline):
         options = {**self.defaults, **(generate_kwargs or {}), **options}
         text = options.pop("prompt", None) if prompt is None else prompt
         rows: List[List[Dict[str, Any]]] = [[] for _ in files]
+        if self.model.names_regions:
+            for a in self.model.generate_regions([(text, [f]) for f in files], **options):
+                rows[a["prompt"]].append({"generated_text": a["text"], "regions": a["regions"]})
+            return rows[0] if single else rows
         for g in self.model.generate_images([(text, [f]) for f in files], **options):
             rows[g.prompt].append({"generated_text": g.text})
         return rows[0] if single else rows

@@ -211,6 +211,11 @@ accel_generation = _struct(
 accel_generations = _struct(
     "accel_generations", ("n", u32), ("item", C.POINTER(accel_generation)), ("prompt_tokens", u64), ("new_tokens", u64), ("prefill_ms", f64),
     ("decode_ms", f64), ("steps", u32))
+accel_region = _struct(
+    "accel_region", ("kind", C.c_int), ("label", text), ("n", u32), ("count", C.POINTER(u32)), ("outline", C.POINTER(C.POINTER(i32))))
+accel_region_answer = _struct(
+    "accel_region_answer", ("text", text), ("n", u32), ("region", C.POINTER(accel_region)), ("height", i32), ("width", i32), ("prompt", u32))
+accel_region_answers = _struct("accel_region_answers", ("n", u32), ("item", C.POINTER(accel_region_answer)))
 accel_rag_params = _struct(
     "accel_rag_params", ("size", u32), ("create", u32), ("chunk_tokens", u32), ("overlap", u32), ("document_prompt", text), ("query_prompt", text))
 accel_rag_info = _struct(
