@@ -51,6 +51,7 @@
 #include "accel/devices.h"          /* detection, devices in hand */
 #include "accel/models.h"           /* registry, what fits, cache */
 #include "accel/inference.h"        /* endpoints, runs, queue, profile, proof */
+#include "accel/data_parallel.h"    /* devices that share an endpoint's work */
 #include "accel/text_tasks.h"       /* tokenizer, templates, embeddings, classification ... */
 #include "accel/media_tasks.h"      /* pictures and sounds */
 #include "accel/image_generation.h" /* pictures from texts */

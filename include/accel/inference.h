@@ -73,8 +73,9 @@ typedef struct accel_adapter_spec {
 typedef struct accel_init_params {
   /** sizeof(accel_init_params). */
   uint32_t size;
-  /** Where to run: "cpu" (default), "rocm:0", "cuda", "gpu:1", "auto" (the best device here), or a
-   *  chain "rocm:0,cpu" that is tried in order (docs/detect.md has all forms).  Members of a chain
+  /** Where to run: "cpu" (default), "rocm:0", "cuda", "gpu:1", "auto" (the best device here), "all"
+   *  or "all:cuda:0+cuda:1" (the whole model on each, work goes where it is done first;
+   *  docs/scale.md), or a chain "rocm:0,cpu" that is tried in order (docs/detect.md has all forms).  Members of a chain
    *  may be several devices over which one model is placed: "vulkan:0+cpu", shared by the planner,
    *  or "rocm:0=0-19+rocm:1=20-39", by layers counted from 0; embeddings go with the first, the
    *  head with the last (docs/placement.md).  A name is a demand: no other device is taken in its

@@ -6,6 +6,7 @@
 #include "core/block_cache.h"
 #include "dispatch/pack.h"
 #include "dispatch/precision_profile.h"
+#include "dispatch/replicas.h"
 #include "dispatch/run_adapter.h"
 #include "dispatch/services.h"
 #include "tasks/open.h"
@@ -58,6 +59,8 @@ accel_status accel_trim(accel_endpoint *endpoint) {
   API_BEGIN();
   API_NEED(endpoint);
   accel__block_cache_trim();
+  for (uint32_t i = accel__replicas_count(endpoint); i-- > 1;)
+    ACCEL_TRY(accel__endpoint_trim(accel__replica(endpoint, i), &released));
   return accel__endpoint_trim(endpoint, &released);
 }
 

@@ -13,6 +13,7 @@ int cli_on_texts(cli_run *run, int first, const char *const *fields, uint32_t n_
   code = cli_open(run, run->args[0], task, &endpoint);
   if (!code) code = fn(run, endpoint, &texts);
   if (!code) cli_say_streaming(run, endpoint);
+  if (!code) cli_say_replicas(run, endpoint);
   accel_cleanup(&endpoint);
   cli_texts_free(&texts);
   return code;
@@ -59,6 +60,7 @@ int cli_json_results(cli_run *run, const char *schema, const accel_endpoint *end
   if (code) return code;
   cli_json_placement(&json, accel_placement(endpoint));
   cli_json_streaming(&json, endpoint);
+  cli_json_replicas(&json, endpoint);
   cli_json_open(&json, "results", '[');
   for (uint32_t i = 0; i < n; ++i) cli_json_row(&json, NULL, found, i, count, item);
   cli_json_close(&json, ']');

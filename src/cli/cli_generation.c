@@ -180,6 +180,7 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const char *schema
   if (code) return code;
   cli_json_placement(&json, accel_placement(endpoint));
   cli_json_streaming(&json, endpoint);
+  cli_json_replicas(&json, endpoint);
   cli_json_int(&json, "prompt_tokens", (int64_t)found->prompt_tokens);
   cli_json_int(&json, "new_tokens", (int64_t)found->new_tokens);
   cli_json_double(&json, "prefill_ms", found->prefill_ms);
@@ -331,6 +332,7 @@ int cli_generations_print(cli_run *run, accel_endpoint *endpoint, const cli_wish
            found->decode_ms > 0 ? per_second(decoded(found), found->decode_ms) : 0);
   say_guesses(run, found);
   cli_say_streaming(run, endpoint);
+  cli_say_replicas(run, endpoint);
   const int code = cli_flush(run);
   return code ? code : failed;
 }

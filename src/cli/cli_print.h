@@ -47,6 +47,10 @@ void cli_json_placement(cli_json *json, const accel_placement_report *placement)
 void cli_json_streaming(cli_json *json, const accel_endpoint *endpoint);
 /* The same with --verbose, two lines on stderr. */
 void cli_say_streaming(const cli_run *run, const accel_endpoint *endpoint);
+/* Where several devices share the work of the endpoint: what each has done, as "replicas", and under
+ * --verbose on stderr. */
+void cli_json_replicas(cli_json *json, const accel_endpoint *endpoint);
+void cli_say_replicas(const cli_run *run, const accel_endpoint *endpoint);
 /* A member of an object that was read: "" when it is no string, NaN when it is no number. */
 const char *cli_json_word(const cJSON *object, const char *name);
 double cli_json_number(const cJSON *object, const char *name);

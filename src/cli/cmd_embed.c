@@ -33,6 +33,7 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_embedd
   if (code) return code;
   cli_json_placement(&json, accel_placement(endpoint));
   cli_json_streaming(&json, endpoint);
+  cli_json_replicas(&json, endpoint);
   cli_json_int(&json, "dim", found->dim);
   cli_json_int(&json, "tokens", (int64_t)found->tokens);
   cli_json_int(&json, "truncated", found->truncated);

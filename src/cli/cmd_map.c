@@ -191,11 +191,15 @@ static int print_end(map_job *job) {
            " failed%s; results in %s",
            rows, took, took > 0 ? (double)rows / took : 0, job->begun_at, job->all - job->good,
            job->all > job->good ? " (part-*.errors.jsonl)" : "", job->directory);
+  cli_say_replicas(job->run, job->endpoint);
   if (!cli_flag(job->run, OPT_JSON)) return 0;
   cli_json json;
   const int code = cli_json_begin(job->run, "accel.map/1", &json);
   if (code) return code;
-  if (job->endpoint) cli_json_placement(&json, accel_placement(job->endpoint));
+  if (job->endpoint) {
+    cli_json_placement(&json, accel_placement(job->endpoint));
+    cli_json_replicas(&json, job->endpoint);
+  }
   cli_json_text(&json, "output", job->directory);
   cli_json_int(&json, "rows", (int64_t)job->all);
   cli_json_int(&json, "failed", (int64_t)(job->all - job->good));

@@ -10,6 +10,7 @@ static int print_json(cli_run *run, const accel_endpoint *endpoint, const accel_
   if (code) return code;
   cli_json_placement(&json, accel_placement(endpoint));
   cli_json_streaming(&json, endpoint);
+  cli_json_replicas(&json, endpoint);
   cli_json_open(&json, "results", '[');
   for (uint32_t i = 0; i < found->n; ++i) {
     cli_json_open(&json, NULL, '{');

@@ -65,12 +65,24 @@ accel_status accel__context_memory_limit(accel *ctx, uint64_t *bytes) {
   return ACCEL_OK;
 }
 
-static _Thread_local const atomic_bool *thread_flag;
+static _Thread_local const atomic_bool *thread_flag, *thread_flag_also;
 
 void accel__thread_cancel(const atomic_bool *flag) { thread_flag = flag; }
 
+const atomic_bool *accel__thread_cancelled_by(void) { return thread_flag; }
+
+const atomic_bool *accel__thread_cancel_also(const atomic_bool *flag) {
+  const atomic_bool *before = thread_flag_also;
+  thread_flag_also = flag;
+  return before;
+}
+
+static bool is_set(const atomic_bool *flag) {
+  return flag && atomic_load_explicit(flag, memory_order_relaxed);
+}
+
 bool accel__is_cancelled(const accel *ctx) {
-  return (thread_flag && atomic_load_explicit(thread_flag, memory_order_relaxed)) ||
+  return is_set(thread_flag) || is_set(thread_flag_also) ||
          (ctx->params.cancel && ctx->params.cancel(ctx->params.cancel_user));
 }
 

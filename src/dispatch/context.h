@@ -41,7 +41,11 @@ accel_status accel__context_memory_limit(accel *ctx, uint64_t *bytes);
 /* What this thread runs from now on is given up when *flag becomes true; NULL: it is not asked.  The
  * flag outlives the thread. */
 void accel__thread_cancel(const atomic_bool *flag);
-/* The context's callback asks to stop, or the flag of this thread. */
+/* The flag of this thread; NULL: none. */
+const atomic_bool *accel__thread_cancelled_by(void);
+/* Another flag beside it, for a part of what the thread runs; answers the one before. */
+const atomic_bool *accel__thread_cancel_also(const atomic_bool *flag);
+/* The context's callback asks to stop, or a flag of this thread. */
 bool accel__is_cancelled(const accel *ctx);
 /* ACCEL_ERROR_CANCELLED when accel__is_cancelled. */
 accel_status accel__check_cancelled(accel *ctx);

@@ -22,6 +22,7 @@
 
 struct accel_queue;
 struct accel__fit;
+struct accel__replicas;
 struct accel__run_scratch;
 struct accel__precision_profile;
 struct accel__chat_template;
@@ -126,6 +127,8 @@ struct accel_endpoint {
 
   _Atomic(struct accel__run_scratch *) run_scratch; /* run_scratch.h */
 
+  struct accel__replicas *replicas; /* replicas.h, of the first of them; NULL: it is alone */
+  accel_endpoint *first_replica;    /* of several, of which this is one; NULL: it is alone */
   struct accel_queue *queue;
   uint32_t batch_size;
   _Atomic(accel__parked *) parked; /* accel__endpoint_park; NULL: nothing */
@@ -147,6 +150,8 @@ typedef struct accel__admission {
    * the load; `fit` is valid during the call. */
   accel_status (*ask)(void *user, const struct accel__device *device, const struct accel__fit *fit,
                       bool *again);
+  /* One of several replicas was loaded; may be NULL. */
+  void (*replica)(void *user, const accel_endpoint *ep);
   void *user;
 } accel__admission;
 

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/block_cache.h"
+#include "dispatch/replicas.h"
 #include "modeling/block_rows.h"
 #include "modeling/default_row.h"
 #include "models/model_build.h"
@@ -597,7 +598,7 @@ static accel_status pack_one(const accel_endpoint *ep, uint32_t i, const accel_t
   return pack_places(ep, in, inputs, side, packed[ids], packed[i]);
 }
 
-accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs,
+static accel_status run_padded(accel_endpoint *ep, const accel_tensors *inputs,
                                const char *const *names, uint32_t n_names,
                                accel_tensors **outputs) {
   const accel__model *m = ep->model;
@@ -633,4 +634,44 @@ done:
   free(chosen);
   for (uint32_t side = 0; side < 2; side++) free(l[side].first);
   return status;
+}
+
+/* One call, which goes to the replica that is done with it first. */
+typedef struct padded_call {
+  const accel_tensors *inputs;
+  const char *const *names;
+  uint32_t n_names;
+  accel_tensors **outputs;
+} padded_call;
+
+static accel_status run_call(void *user, accel_endpoint *ep, uint32_t first, uint32_t n) {
+  const padded_call *c = user;
+  (void)first, (void)n;
+  return run_padded(ep, c->inputs, c->names, c->n_names, c->outputs);
+}
+
+/* Of the input with the most: a token, a row of features or a pixel each. */
+static uint64_t units_of(void *user, uint32_t item) {
+  const padded_call *c = user;
+  uint64_t most = 1;
+  (void)item;
+  for (uint32_t i = 0; i < c->inputs->n; i++) {
+    const accel_tensor *t = &c->inputs->item[i];
+    uint64_t units = 1;
+    for (uint32_t r = 0; r < t->rank; r++) units *= t->dim[r] > 0 ? (uint64_t)t->dim[r] : 1;
+    if (units > most) most = units;
+  }
+  return most;
+}
+
+accel_status accel__run_padded(accel_endpoint *ep, const accel_tensors *inputs,
+                               const char *const *names, uint32_t n_names,
+                               accel_tensors **outputs) {
+  *outputs = NULL;
+  return accel__share_work(ep,
+                           &(accel__work){.kind = ACCEL__WORK_RUNS,
+                                          .n = 1,
+                                          .cost = units_of,
+                                          .run = run_call,
+                                          .user = &(padded_call){inputs, names, n_names, outputs}});
 }

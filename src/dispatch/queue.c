@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/monotonic.h"
 #include "dispatch/context.h"
 #include "dispatch/pack.h"
 
@@ -15,7 +16,7 @@ typedef enum ticket_state { WAITING, BEGUN, DONE } ticket_state;
 
 /* Shared by the queue's thread and the waiter; freed by accel__queue_wait. */
 struct accel_ticket {
-  accel_queue *queue;
+  _Atomic(accel_queue *) queue; /* changes under the lock of the one before, and that of the new */
   accel__submission what;
   uint64_t deadline_ns,
       number;         /* of the monotonic clock, UINT64_MAX none; in order of submission */
@@ -69,15 +70,6 @@ static uint64_t now_ns(void) {
   return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
-/* A condition whose time limits are of the monotonic clock. */
-static void init_monotonic(pthread_cond_t *c) {
-  pthread_condattr_t clock;
-  pthread_condattr_init(&clock);
-  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-  pthread_cond_init(c, &clock);
-  pthread_condattr_destroy(&clock);
-}
-
 /* ---- tickets ---- */
 
 static void free_ticket(accel_ticket *t) {
@@ -107,7 +99,7 @@ static accel_status cancelled(void) {
 static accel_status expired(const accel_ticket *t) {
   return accel__remedy(
       accel__fail(ACCEL_ERROR_TIMEOUT, "%s: the request had not begun after %u ms, its deadline",
-                  t->queue->ep->name, t->what.options.deadline_ms),
+                  atomic_load(&t->queue)->ep->name, t->what.options.deadline_ms),
       "give it a later deadline or a higher priority, or submit fewer at once");
 }
 
@@ -200,7 +192,36 @@ static void close_if_empty(active_group *a) {
   a->group = NULL;
 }
 
+/* With the queue's lock held. */
+static accel_status start_thread(accel_queue *q);
+
+/* Its device was lost, and another queue takes the request, which is that one's from then on. */
+static bool move_ticket(accel_queue *q, accel_ticket *t, accel_status status) {
+  accel__failure failure;
+  if (status != ACCEL_ERROR_DEVICE_LOST || !t->what.elsewhere || atomic_load(&t->cancelled))
+    return false;
+  accel__failure_keep(&failure, status);
+  accel_queue *to = t->what.elsewhere(q, t->what.work);
+  bool moved = false;
+  if (to) {
+    pthread_mutex_lock(&to->lock);
+    moved = !to->stop && start_thread(to) == ACCEL_OK;
+    if (moved) {
+      t->number = to->submitted++;
+      t->state = WAITING;
+      t->told = false;
+      atomic_store(&t->queue, to);
+      insert(to, t);
+      pthread_cond_broadcast(&to->changed);
+    }
+    pthread_mutex_unlock(&to->lock);
+  }
+  if (!moved) accel__failure_raise(&failure);
+  return moved;
+}
+
 static void finish_ticket(accel_queue *q, accel_ticket *t, accel_status status) {
+  if (move_ticket(q, t, status)) return;
   pthread_mutex_lock(&q->lock);
   t->state = DONE;
   pthread_mutex_unlock(&q->lock);
@@ -336,6 +357,13 @@ static void *worker(void *arg) {
   return NULL;
 }
 
+static accel_status start_thread(accel_queue *q) {
+  if (!q->started && pthread_create(&q->thread, NULL, worker, q))
+    return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "%s: no thread for the queue", q->ep->name);
+  q->started = true;
+  return ACCEL_OK;
+}
+
 /* ---- the queue ---- */
 
 accel_status accel__queue_new(accel_endpoint *ep, uint32_t capacity, accel_queue **out) {
@@ -345,7 +373,7 @@ accel_status accel__queue_new(accel_endpoint *ep, uint32_t capacity, accel_queue
   q->ep = ep;
   q->capacity = capacity;
   pthread_mutex_init(&q->lock, NULL);
-  init_monotonic(&q->changed);
+  accel__cond_init(&q->changed);
   return ACCEL_OK;
 }
 
@@ -379,9 +407,9 @@ static accel_status new_ticket(accel_queue *q, const accel__submission *what, ac
   accel_ticket *t = calloc(1, sizeof *t);
   *out = t;
   if (!t) return accel__no_memory(sizeof *t);
-  init_monotonic(&t->finished);
+  accel__cond_init(&t->finished);
   pthread_mutex_init(&t->lock, NULL);
-  t->queue = q;
+  atomic_init(&t->queue, q);
   t->what = *what;
   t->deadline_ns = what->options.deadline_ms
                        ? now_ns() + UINT64_C(1000000) * what->options.deadline_ms
@@ -396,11 +424,7 @@ static accel_status enqueue(accel_queue *q, accel_ticket *t) {
         accel__fail(ACCEL_ERROR_QUEUE_FULL, "%s: the queue holds %u requests, its capacity",
                     q->ep->name, q->capacity),
         "wait for a ticket, or initialise the endpoint with a larger queue_capacity");
-  if (!q->started) {
-    if (pthread_create(&q->thread, NULL, worker, q))
-      return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "%s: no thread for the queue", q->ep->name);
-    q->started = true;
-  }
+  ACCEL_TRY(start_thread(q));
   t->number = q->submitted++;
   insert(q, t);
   pthread_cond_broadcast(&q->changed);
@@ -449,13 +473,29 @@ uint32_t accel__queue_waiting(accel_queue *q) {
   return n;
 }
 
+uint32_t accel__queue_load(accel_queue *q) {
+  pthread_mutex_lock(&q->lock);
+  uint32_t n = q->waiting + q->n_begun;
+  pthread_mutex_unlock(&q->lock);
+  return n;
+}
+
+/* The ticket's queue, locked: it may be moved meanwhile. */
+static accel_queue *lock_queue_of(accel_ticket *t) {
+  for (;;) {
+    accel_queue *q = atomic_load(&t->queue);
+    pthread_mutex_lock(&q->lock);
+    if (q == atomic_load(&t->queue)) return q;
+    pthread_mutex_unlock(&q->lock);
+  }
+}
+
 void accel__queue_cancel(accel_ticket *t) {
-  accel_queue *q = t->queue;
   pthread_mutex_lock(&t->lock);
   const bool done = t->done; /* the queue may be gone by now */
   pthread_mutex_unlock(&t->lock);
   if (done) return;
-  pthread_mutex_lock(&q->lock);
+  accel_queue *q = lock_queue_of(t);
   const bool waits = t->state == WAITING;
   if (waits) {
     take_out(q, t, DONE);

@@ -46,6 +46,9 @@ typedef struct accel__submission {
   void *work;
   void (*work_free)(void *);
   accel__submit_options options;
+  /* The device was lost: the queue in which the request, made anew, waits again; NULL: it fails.
+   * Called on the queue's thread, after the group has finished with it; may be NULL. */
+  accel_queue *(*elsewhere)(accel_queue *queue, void *work);
 } accel__submission;
 
 accel_status accel__queue_new(accel_endpoint *ep, uint32_t capacity,
@@ -61,6 +64,7 @@ accel_status accel__queue_submit(accel_queue *queue, const accel__submission *wh
 accel_endpoint *accel__queue_endpoint(accel_queue *queue);
 uint32_t accel__queue_capacity(const accel_queue *queue);
 uint32_t accel__queue_waiting(accel_queue *queue); /* submitted, not yet begun */
+uint32_t accel__queue_load(accel_queue *queue);    /* these, and those that a group goes on with */
 /* Makes accel__queue_free wait until the queue was drained.  With the context's endpoints_lock held;
  * answers the endpoint's next queue, NULL: there is none. */
 accel_queue *accel__queue_watch(accel_queue *queue);

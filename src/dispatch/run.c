@@ -273,9 +273,9 @@ static accel_status plugin_failed(const accel_endpoint *ep, int32_t rc,
                             ? (accel_status)rc
                             : ACCEL_ERROR_INTERNAL;
   if (at)
-    return accel__fail(status, "%s on %s: at '%s': %s", ep->name, ep->placement.device, at,
+    return accel__fail(status, "%s on %s: at '%s': %s", ep->name, ep->placed_on->info.name, at,
                        error->message);
-  return accel__fail(status, "%s on %s: %s", ep->name, ep->placement.device, error->message);
+  return accel__fail(status, "%s on %s: %s", ep->name, ep->placed_on->info.name, error->message);
 }
 
 accel__run_limits accel__endpoint_limits(accel_endpoint *ep, bool *streams) {
@@ -306,10 +306,12 @@ static int32_t call_once(accel_endpoint *ep, uint32_t entry, const accel__batch 
   if (streams) accel__run_clock_begin(&ep->run_clock);
   if (ep->placed.rows) accel__row_stream_mark(ep->placed.rows);
   if (ep->placed.parts) accel__parts_mark_rows(ep->placed.parts);
-  accel__pool_enter(ep->ctx->pool, 0, &turn);
+  /* a card takes no place among the threads from the processor that works beside it */
+  const bool own = ep->first_replica && ep->placed.device_info.type != ACCEL_PLUGIN_DEVICE_CPU;
+  if (!own) accel__pool_enter(ep->ctx->pool, 0, &turn);
   int32_t rc = ep->placed.plugin->handler(ep->placed.handle, batch->session, &run, in, e->n_in, out,
                                           e->n_out, error);
-  accel__pool_leave(&turn);
+  if (!own) accel__pool_leave(&turn);
   if (streams) accel__run_clock_end(&ep->run_clock);
   pthread_rwlock_unlock(&ep->in_use);
   return rc;

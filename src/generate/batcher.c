@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatch/replicas.h"
 #include "generate/image_text.h"
 #include "processing/processor.h"
 #include "processing/result.h"
@@ -25,7 +26,8 @@ typedef struct batcher {
 typedef struct job {
   accel__generate_plan plan;
   accel_generate_params params;
-  int32_t *ids;               /* the prompt, without pictures */
+  int32_t *ids; /* [n_ids] the prompt, without pictures */
+  uint32_t n_ids;
   accel__image_text pictured; /* the prompt, with pictures */
   accel__request request;
   accel_generations *result;
@@ -45,18 +47,23 @@ const char *accel__no_prefix_cache(const accel_endpoint *ep) {
 }
 
 accel_queue_stats accel__queue_statistics(accel_queue *queue) {
-  const accel_endpoint *ep = accel__queue_endpoint(queue);
-  const accel__queue_counters *c = &ep->counters;
-  return (accel_queue_stats){.size = sizeof(accel_queue_stats),
-                             .waiting = accel__queue_waiting(queue),
-                             .prompt_tokens = atomic_load(&c->prompt_tokens),
-                             .cached_tokens = atomic_load(&c->cached_tokens),
-                             .cache_hits = atomic_load(&c->cache_hits),
-                             .cache_prompts = atomic_load(&c->cache_prompts),
-                             .cache_bytes = atomic_load(&c->cache_bytes),
-                             .draft_tokens = atomic_load(&c->draft_tokens),
-                             .accepted_tokens = atomic_load(&c->accepted_tokens),
-                             .no_cache = accel__no_prefix_cache(ep)};
+  accel_endpoint *ep = accel__queue_endpoint(queue);
+  accel_queue_stats now = {.size = sizeof(accel_queue_stats),
+                           .waiting = accel__queue_waiting(queue),
+                           .no_cache = accel__no_prefix_cache(ep)};
+  for (uint32_t i = 0; i < accel__replicas_count(ep); i++) {
+    const accel_endpoint *replica = accel__replica(ep, i);
+    const accel__queue_counters *c = &replica->counters;
+    if (i) now.waiting += accel__queue_waiting(replica->queue);
+    now.prompt_tokens += atomic_load(&c->prompt_tokens);
+    now.cached_tokens += atomic_load(&c->cached_tokens);
+    now.cache_hits += atomic_load(&c->cache_hits);
+    now.cache_prompts += atomic_load(&c->cache_prompts);
+    now.cache_bytes += atomic_load(&c->cache_bytes);
+    now.draft_tokens += atomic_load(&c->draft_tokens);
+    now.accepted_tokens += atomic_load(&c->accepted_tokens);
+  }
+  return now;
 }
 
 static void free_batcher(accel__parked *parked) {
@@ -120,14 +127,26 @@ static void cancel(void *state, void *work) {
   accel__engine_cancel(&((batcher *)state)->engine, &((job *)work)->request);
 }
 
+static uint32_t active_requests(const batcher *b) {
+  uint32_t n = 0;
+  for (const accel__request *r = b->engine.active; r; r = r->next) n++;
+  return n ? n : 1;
+}
+
 static void step(void *state) {
   batcher *b = state;
+  accel__scheduled_run run;
+  accel__replica_step_begin(b->ep, active_requests(b), &run);
   accel__engine_step(&b->engine);
+  accel__replica_step_end(b->ep, &run);
   atomic_store(&b->ep->counters.cache_bytes, b->prefixes.bytes);
   atomic_store(&b->ep->counters.cache_prompts, b->prefixes.n);
 }
 
-static void count(accel__queue_counters *counters, const accel__request *r) {
+static void count(accel_endpoint *ep, const accel__request *r) {
+  accel__queue_counters *counters = &ep->counters;
+  if (r->outcome.failure.status == ACCEL_OK)
+    accel__replica_generated(ep, r->input.prompt.n + r->progress.steps);
   atomic_fetch_add(&counters->prompt_tokens, r->input.prompt.n);
   atomic_fetch_add(&counters->cached_tokens, r->progress.cached);
   atomic_fetch_add(&counters->cache_hits, r->progress.cached > 0);
@@ -147,7 +166,7 @@ static bool finished(void *state, void *work, accel_status *status) {
   if (*status == ACCEL_OK && j->pictured.pixels)
     *status = accel__image_text_finish(b->ep, &j->pictured, j->params.keep_special_tokens != 0,
                                        j->result);
-  count(&b->ep->counters, r);
+  count(b->ep, r);
   accel__request_end(r, &b->stepper.stepper);
   return true;
 }
@@ -200,6 +219,7 @@ static accel_status read_prompt(accel_endpoint *ep, job *j, const accel__generat
   j->ids = malloc((ids.n + 1u) * sizeof *j->ids);
   if (j->ids && ids.n) memcpy(j->ids, ids.id, ids.n * sizeof *j->ids);
   accel__encoding_free(&enc);
+  j->n_ids = ids.n;
   *prompt = (accel__ids){j->ids, ids.n};
   return j->ids ? ACCEL_OK : accel__no_memory(ids.n * sizeof *j->ids);
 }
@@ -229,15 +249,44 @@ static accel_status prepare(accel_endpoint *ep, job *j, const accel__generate_pr
   return accel__generate_request(ep, &j->plan, &j->params, prompt, 0, context, &j->request);
 }
 
+/* The request as it was before it began; not where somebody has heard tokens that would come
+ * again. */
+static accel_queue *begin_elsewhere(accel_queue *queue, void *work) {
+  job *j = work;
+  const accel_endpoint *ep = accel__queue_endpoint(queue);
+  const int64_t context = accel__context_length(ep);
+  const accel__ids prompt = {j->ids, j->n_ids};
+  accel__replica_lost(accel__queue_endpoint(queue));
+  if (j->request.options.on_token && j->request.progress.steps) return NULL;
+  accel_queue *to = accel__replica_queue(queue);
+  if (!to || to == queue) return NULL;
+  accel__task_free(j->result);
+  j->result = NULL;
+  j->request = (accel__request){0};
+  const accel_status status =
+      j->pictured.pixels
+          ? accel__image_text_request(ep, &j->plan, &j->params, &j->pictured, 0, context,
+                                      &j->request)
+          : accel__generate_request(ep, &j->plan, &j->params, prompt, 0, context, &j->request);
+  return status == ACCEL_OK ? to : NULL;
+}
+
 accel_status accel__submit_generate(accel_queue *queue, const accel__generate_prompt *prompt,
                                     const accel_generate_params *params,
                                     const accel__submit_options *options, accel_ticket **out) {
+  accel_queue *to = accel__replica_queue(queue);
+  if (!to)
+    return accel__fail(ACCEL_ERROR_DEVICE_LOST, "%s: all devices are lost",
+                       accel__queue_endpoint(queue)->name);
   job *j = calloc(1, sizeof *j);
   if (!j) return accel__no_memory(sizeof *j);
   accel_status status = prepare(accel__queue_endpoint(queue), j, prompt, params);
-  const accel__submission what = {
-      .group = &group, .work = j, .work_free = free_job, .options = *options};
-  if (status == ACCEL_OK) return accel__queue_submit(queue, &what, out);
+  const accel__submission what = {.group = &group,
+                                  .work = j,
+                                  .work_free = free_job,
+                                  .options = *options,
+                                  .elsewhere = begin_elsewhere};
+  if (status == ACCEL_OK) return accel__queue_submit(to, &what, out);
   free_job(j);
   return status;
 }

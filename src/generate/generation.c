@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "dispatch/replicas.h"
 #include "generate/assistant_draft.h"
 #include "processing/processor.h"
 #include "processing/result.h"
@@ -344,6 +345,7 @@ static bool fails_alone(accel_status status) {
 /* Tokens of those that may come, finished sequences as if all theirs had. */
 static void tell_progress(const accel_endpoint *ep, const accel__request *requests, uint32_t n) {
   uint64_t done = 0, all = 0;
+  if (ep->first_replica) return; /* others have the other prompts */
   for (uint32_t i = 0; i < n; i++) {
     const uint32_t tokens = requests[i].options.new_tokens, now = requests[i].progress.steps;
     done += requests[i].outcome.finished || now > tokens ? tokens : now;
@@ -483,26 +485,86 @@ static accel_status make_one(const accel__generate_plan *plan, uint32_t number,
   return ACCEL_OK;
 }
 
-static accel_status generate(accel_endpoint *ep, const accel__generate_plan *plan, uint32_t n,
-                             accel__request_fn make, void *user, accel_generations **out) {
+/* The prompts of a call, which replicas share. */
+typedef struct prompts_call {
+  accel_endpoint *ep;
+  const accel__generate_plan *plan;
+  accel__request *requests;
+  uint32_t n;
+  accel__request_fn make;
+  void *user;
+  bool *began;       /* [n] a replica has had it */
+  bool whole;        /* all in one run: a listener hears of one token at a time */
+  atomic_bool final; /* a listener has heard tokens that would come again */
+} prompts_call;
+
+/* What an earlier replica left unfinished is made anew. */
+static accel_status begin_prompts(prompts_call *c, uint32_t first, uint32_t n) {
+  for (uint32_t i = first; i < first + n; i++) {
+    accel__request *r = &c->requests[i];
+    if (c->began[i]) {
+      accel__request_end(r, NULL);
+      *r = (accel__request){0};
+      ACCEL_TRY(make_one(c->plan, i, c->make, c->user, r));
+    }
+    c->began[i] = true;
+  }
+  return ACCEL_OK;
+}
+
+/* Prompts [first, first + n) in a session of their own. */
+static accel_status run_prompts(void *user, accel_endpoint *ep, uint32_t first, uint32_t n) {
+  prompts_call *c = user;
   accel__session *session = NULL;
   accel__model_stepper stepper = {0};
   accel__engine engine = {.model = &stepper.stepper};
-  accel__request *requests = calloc((size_t)n + 1, sizeof *requests);
-  accel_status status = ACCEL_OK;
-  if (!requests) ACCEL_GOTO(accel__no_memory(n * sizeof *requests));
-  for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(make_one(plan, i, make, user, &requests[i]));
-  ACCEL_GOTO(accel__session_open(ep, &session));
-  ACCEL_GOTO(accel__model_stepper_open(session, &stepper));
-  if (n) ACCEL_GOTO(accel__generate_run(ep, &engine, requests, n));
-  status = accel__generate_collect(requests, n, out);
-done:
-  /* the session goes as a whole */
-  for (uint32_t i = 0; requests && i < n; i++) accel__request_end(&requests[i], NULL);
-  free(requests);
+  if (c->whole) n = c->n;
+  accel_status status = begin_prompts(c, first, n);
+  if (status == ACCEL_OK) status = accel__session_open(ep, &session);
+  if (status == ACCEL_OK) status = accel__model_stepper_open(session, &stepper);
+  if (status == ACCEL_OK && c->requests[first].options.on_token) atomic_store(&c->final, true);
+  if (status == ACCEL_OK) status = accel__generate_run(ep, &engine, c->requests + first, n);
   accel__engine_free(&engine);
   accel__model_stepper_close(&stepper);
   accel__session_close(&session);
+  return status;
+}
+
+/* Tokens of a prompt, and those that may follow. */
+static uint64_t tokens_of(void *user, uint32_t item) {
+  const prompts_call *c = user;
+  uint64_t tokens = 0;
+  for (uint32_t i = item; i < (c->whole ? c->n : item + 1); i++)
+    tokens += c->requests[i].input.prompt.n + c->requests[i].options.new_tokens;
+  return tokens;
+}
+
+static void tell_prompts(void *user, uint32_t done) {
+  const prompts_call *c = user;
+  if (c->ep->replicas && !c->whole) accel__report_progress(c->ep->ctx, "generating", done, c->n);
+}
+
+static accel_status generate(accel_endpoint *ep, const accel__generate_plan *plan, uint32_t n,
+                             accel__request_fn make, void *user, accel_generations **out) {
+  prompts_call c = {.ep = ep, .plan = plan, .n = n, .make = make, .user = user};
+  accel_status status = ACCEL_OK;
+  c.requests = calloc((size_t)n + 1, sizeof *c.requests);
+  c.began = calloc((size_t)n + 1, sizeof *c.began);
+  if (!c.requests || !c.began) ACCEL_GOTO(accel__no_memory(n * sizeof *c.requests));
+  for (uint32_t i = 0; i < n; i++) ACCEL_GOTO(make_one(plan, i, make, user, &c.requests[i]));
+  c.whole = !ep->replicas || (n && c.requests[0].options.on_token);
+  ACCEL_GOTO(accel__share_work(ep, &(accel__work){.kind = ACCEL__WORK_PROMPTS,
+                                                  .n = c.whole && n ? 1 : n,
+                                                  .cost = tokens_of,
+                                                  .run = run_prompts,
+                                                  .tell = tell_prompts,
+                                                  .final = &c.final,
+                                                  .user = &c}));
+  status = accel__generate_collect(c.requests, n, out);
+done:
+  for (uint32_t i = 0; c.requests && i < n; i++) accel__request_end(&c.requests[i], NULL);
+  free(c.requests);
+  free(c.began);
   return status;
 }
 

@@ -131,6 +131,20 @@ accel_status accel__hardware_choose(accel__hardware *hardware, const char *wante
                                     accel__choice *out);
 void accel__choice_free(accel__choice *choice);
 
+/* Whether the string asks for several devices at once, each with the whole model: "all", or "all:"
+ * with names. */
+bool accel__wants_all(const char *wanted);
+/* Which ones it means, in any letter case; all of them can serve as far as is known:
+ *
+ *   all               what `auto` would try, a card once
+ *   all:cuda          the devices of a plugin; any name of above but auto and A+B
+ *   all:gpu           the real GPUs, a card once
+ *   all:cpu+vulkan:0  several names
+ *
+ * Failures as of accel__hardware_choose; a name of which no device can serve is one. */
+accel_status accel__hardware_choose_all(accel__hardware *hardware, const char *wanted,
+                                        accel__choice *out);
+
 /* Runs a tiny program at fp32 on the device, on cards also a case of every op (ACCEL_SELFTEST=full:
  * on every device, =short: on none), and compares with known numbers: at most once for each device,
  * plugin and driver, the verdict is kept. ACCEL_ERROR_DEVICE_UNAVAILABLE: it failed, or the device

@@ -325,6 +325,11 @@ static accel_status read_wish(accel__hardware *h, const char *text, size_t n, wi
   w->tail = colon && colon[1] ? colon + 1 : NULL;
   if (colon && !w->tail)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "device '%s': nothing after the colon", w->text);
+  if (!strcmp(w->head, "all"))
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "device '%s': all opens a model on several devices at once, and is not "
+                       "for what takes one; name a device, or auto",
+                       w->text);
   if (!strcmp(w->head, "auto") || !strcmp(w->head, "gpu") || !strcmp(w->head, "pci"))
     return ACCEL_OK;
   const char *hardware = accel__registry_hardware_name(w->head);
@@ -406,6 +411,60 @@ static accel_status nothing_serves(answer *a, const char *wanted) {
   return status;
 }
 
+/* Each card by its best route. */
+static accel_status want_cards(answer *a) {
+  accel__entry **found;
+  size_t n, n_cards;
+  ACCEL_TRY(gather_gpus(a, &found, &n, &n_cards));
+  for (size_t i = 0; i < n_cards; i++) ACCEL_TRY(take(a, found[i]));
+  return ACCEL_OK;
+}
+
+/* What auto would try, but a card once. */
+static accel_status want_every(answer *a) {
+  accel__entry **found;
+  size_t n;
+  ACCEL_TRY(want_cards(a));
+  ACCEL_TRY(gather_stem(a, "cpu", &found, &n));
+  for (size_t i = 0; i < n; i++) ACCEL_TRY(take(a, found[i]));
+  return ACCEL_OK;
+}
+
+static accel_status want_named(answer *a, const char *wanted, const char *text, size_t n) {
+  const size_t before = a->n;
+  wish w;
+  ACCEL_TRY(read_wish(a->h, text, n, &w));
+  if (!strcmp(w.head, "auto"))
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "device '%s': behind all: there are names of devices, as in all:cpu+vulkan:0", wanted);
+  ACCEL_TRY(!strcmp(w.head, "gpu") && !w.tail ? want_cards(a) : follow(a, &w));
+  return a->n > before ? ACCEL_OK : nothing_serves(a, wanted);
+}
+
+static accel_status choose_all(answer *a, const char *wanted) {
+  if (strlen(wanted) >= MAX_WANTED || strchr(wanted, ',') || strchr(wanted, '='))
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "device '%.80s': all stands alone, or with names joined by '+', as in "
+                       "all:cpu+vulkan:0",
+                       wanted);
+  const char *at = strchr(wanted, ':');
+  if (!at) {
+    ACCEL_TRY(want_every(a));
+    return a->n ? ACCEL_OK : nothing_serves(a, wanted);
+  }
+  do {
+    const size_t n = strcspn(++at, "+");
+    ACCEL_TRY(want_named(a, wanted, at, n));
+    at += n;
+  } while (*at);
+  return ACCEL_OK;
+}
+
+bool accel__wants_all(const char *wanted) {
+  return wanted && !strncasecmp(wanted, "all", 3) && (!wanted[3] || strchr(":,+=", wanted[3]));
+}
+
 static accel_status choose(answer *a, const char *wanted) {
   size_t n_elements = 0;
   if (strlen(wanted) >= MAX_WANTED)
@@ -423,11 +482,12 @@ static accel_status choose(answer *a, const char *wanted) {
   return a->n ? ACCEL_OK : nothing_serves(a, wanted);
 }
 
-accel_status accel__hardware_choose(accel__hardware *h, const char *wanted, accel__choice *out) {
+static accel_status answer_with(accel__hardware *h, accel_status (*how)(answer *, const char *),
+                                const char *wanted, accel__choice *out) {
   memset(out, 0, sizeof *out);
   pthread_mutex_lock(&h->lock);
   answer a = {.h = h, .arena = &out->arena};
-  accel_status status = choose(&a, wanted && *wanted ? wanted : "cpu");
+  accel_status status = how(&a, wanted);
   out->n = status == ACCEL_OK ? (uint32_t)a.n : 0;
   out->device = a.device;
   out->n_reasons = (uint32_t)a.n_reasons;
@@ -435,6 +495,15 @@ accel_status accel__hardware_choose(accel__hardware *h, const char *wanted, acce
   pthread_mutex_unlock(&h->lock);
   if (status == ACCEL_ERROR_OUT_OF_MEMORY) accel__choice_free(out);
   return status;
+}
+
+accel_status accel__hardware_choose(accel__hardware *h, const char *wanted, accel__choice *out) {
+  return answer_with(h, choose, wanted && *wanted ? wanted : "cpu", out);
+}
+
+accel_status accel__hardware_choose_all(accel__hardware *h, const char *wanted,
+                                        accel__choice *out) {
+  return answer_with(h, choose_all, wanted, out);
 }
 
 void accel__choice_free(accel__choice *choice) {

@@ -7,6 +7,7 @@
 
 #include "core/file.h"
 #include "dispatch/planner.h"
+#include "dispatch/replicas.h"
 #include "processing/pipeline_index.h"
 
 /* Rows of one run when no batch size was asked for: enough to fill every kernel, small enough to
@@ -198,17 +199,6 @@ static int longer_first(const void *a, const void *b) {
   return x->index < y->index ? -1 : 1;
 }
 
-/* How many of the sorted pieces from `first` on go into the next run. */
-static uint32_t next_run(const sized *order, uint32_t first, uint32_t n, uint32_t batch_size,
-                         uint64_t budget) {
-  uint64_t tokens = 0;
-  uint32_t k = 0;
-  while (first + k < n && (!batch_size || k < batch_size) &&
-         (k == 0 || tokens + order[first + k].n <= budget))
-    tokens += order[first + k++].n;
-  return k;
-}
-
 static uint64_t token_budget(const accel_endpoint *ep, uint32_t entry, const uint32_t *outputs,
                              uint32_t n_outputs) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
@@ -260,6 +250,23 @@ typedef struct run_buffers {
   accel_plugin_adapter_use *adapter; /* of as many pieces as lengths */
 } run_buffers;
 
+static accel_status open_buffers(run_buffers *to, uint32_t pieces, uint64_t tokens) {
+  *to = (run_buffers){.lengths = malloc(pieces * sizeof *to->lengths),
+                      .ids = malloc(tokens * sizeof *to->ids),
+                      .types = malloc(tokens * sizeof *to->types),
+                      .adapter = malloc(pieces * sizeof *to->adapter)};
+  return to->lengths && to->ids && to->types && to->adapter
+             ? ACCEL_OK
+             : accel__no_memory(tokens * sizeof *to->ids * 2);
+}
+
+static void close_buffers(run_buffers *of) {
+  free(of->adapter);
+  free(of->types);
+  free(of->ids);
+  free(of->lengths);
+}
+
 /* Packs pieces order[0..k) into one batch. */
 static void pack(const accel_endpoint *ep, const accel__piece *pieces, const sized *order,
                  uint32_t k, const run_buffers *to, accel__batch *batch) {
@@ -283,63 +290,92 @@ static void pack(const accel_endpoint *ep, const accel__piece *pieces, const siz
     batch->value[type_input] = to->types;
 }
 
-static accel_status run_once(accel_endpoint *ep, const accel__piece_run *run,
-                             const accel__batch *batch, const sized *order) {
-  accel__result results[2] = {0};
-  accel_status status = accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, run->entry),
-                                            batch, run->output, run->n_outputs, results);
+/* The pieces of a call, longest first. */
+typedef struct pieces_call {
+  accel_endpoint *ep;
+  const accel__piece_run *run;
+  sized *order;
+  uint64_t budget;
+  pthread_mutex_t take; /* one piece at a time is handed over */
+  atomic_bool final;    /* a hand-over has failed half-way */
+} pieces_call;
+
+static accel_status hand_over(pieces_call *c, const accel__batch *batch, const sized *order,
+                              const accel__result *results) {
+  accel_status status = ACCEL_OK;
   uint64_t row = 0;
+  pthread_mutex_lock(&c->take);
   for (uint32_t i = 0; i < batch->n && status == ACCEL_OK; i++) {
     accel__piece_result one = {
         .index = order[i].index, .item = i, .tokens = order[i].n, .row = row, .results = results};
-    status = run->take(run->user, &one);
+    status = c->run->take(c->run->user, &one);
     row += order[i].n;
   }
-  for (uint32_t k = 0; k < run->n_outputs; k++) free(results[k].data);
+  if (status != ACCEL_OK) atomic_store(&c->final, true);
+  pthread_mutex_unlock(&c->take);
   return status;
+}
+
+/* Pieces [first, first + n) of the order, in one run of a replica. */
+static accel_status run_range(void *user, accel_endpoint *ep, uint32_t first, uint32_t n) {
+  pieces_call *c = user;
+  const accel__piece_run *run = c->run;
+  const sized *order = c->order + first;
+  accel__result results[2] = {0};
+  accel__batch batch;
+  run_buffers to;
+  uint64_t tokens = 0;
+  for (uint32_t i = 0; i < n; i++) tokens += order[i].n;
+  accel_status status = open_buffers(&to, n + 1, tokens + 1);
+  if (status == ACCEL_OK) {
+    pack(ep, run->pieces.piece, order, n, &to, &batch);
+    status = accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, run->entry), &batch,
+                                 run->output, run->n_outputs, results);
+  }
+  if (status == ACCEL_OK) status = hand_over(c, &batch, order, results);
+  for (uint32_t k = 0; k < run->n_outputs; k++) free(results[k].data);
+  close_buffers(&to);
+  return n == 1 ? name_limit(ep, c->budget, status) : status;
+}
+
+static uint64_t tokens_of(void *user, uint32_t item) {
+  return ((const pieces_call *)user)->order[item].n;
+}
+
+static void tell_done(void *user, uint32_t done) {
+  const pieces_call *c = user;
+  accel__report_progress(c->ep->ctx, c->run->what, done, c->run->pieces.n);
 }
 
 accel_status accel__run_pieces(accel_endpoint *ep, const accel__piece_run *run) {
   const accel__piece_list *pieces = &run->pieces;
-  const uint32_t n = pieces->n, batch_size = accel__processor_for(ep)->batch_size;
-  accel_status status = ACCEL_OK;
-  uint32_t done = 0, shortest = UINT32_MAX;
-  uint64_t longest = 0, all = 0, capacity, budget;
+  const uint32_t n = pieces->n;
+  pieces_call c = {.ep = ep, .run = run};
+  uint32_t shortest = UINT32_MAX;
+  uint64_t all = 0;
   if (!n) return ACCEL_OK;
-  sized *order = malloc((size_t)n * sizeof *order);
-  run_buffers to = {0};
-  if (!order) return accel__no_memory(n * sizeof *order);
+  c.order = malloc((size_t)n * sizeof *c.order);
+  if (!c.order) return accel__no_memory(n * sizeof *c.order);
   for (uint32_t i = 0; i < n; i++) {
-    order[i] = (sized){.n = pieces->piece[i].n, .index = i};
-    if (pieces->piece[i].n > longest) longest = pieces->piece[i].n;
+    c.order[i] = (sized){.n = pieces->piece[i].n, .index = i};
     if (pieces->piece[i].n < shortest) shortest = pieces->piece[i].n;
     all += pieces->piece[i].n;
   }
-  ACCEL_GOTO(accel__piece_budget(ep, run, shortest, all, &budget));
-  qsort(order, n, sizeof *order, longer_first);
-  capacity = longest > budget ? longest : budget;
-  to.lengths = malloc((n + 1) * sizeof *to.lengths);
-  to.ids = malloc((capacity + 1) * sizeof *to.ids);
-  to.types = malloc((capacity + 1) * sizeof *to.types);
-  to.adapter = malloc((n + 1) * sizeof *to.adapter);
-  if (!to.lengths || !to.ids || !to.types || !to.adapter)
-    ACCEL_GOTO(accel__no_memory(capacity * sizeof *to.ids * 2));
-  while (done < n) {
-    accel__batch batch;
-    uint32_t k = next_run(order, done, n, batch_size, budget);
-    pack(ep, pieces->piece, order + done, k, &to, &batch);
-    status = run_once(ep, run, &batch, order + done);
-    if (k == 1) status = name_limit(ep, budget, status);
-    ACCEL_GOTO(status);
-    done += k;
-    accel__report_progress(ep->ctx, run->what, done, n);
-  }
-done:
-  free(to.adapter);
-  free(to.types);
-  free(to.ids);
-  free(to.lengths);
-  free(order);
+  accel_status status = accel__piece_budget(ep, run, shortest, all, &c.budget);
+  qsort(c.order, n, sizeof *c.order, longer_first);
+  pthread_mutex_init(&c.take, NULL);
+  if (status == ACCEL_OK)
+    status =
+        accel__share_work(ep, &(accel__work){.kind = ACCEL__WORK_TEXTS,
+                                             .n = n,
+                                             .cost = tokens_of,
+                                             .most = c.budget ? c.budget : 1,
+                                             .most_items = accel__processor_for(ep)->batch_size,
+                                             .run = run_range,
+                                             .tell = tell_done,
+                                             .user = &c});
+  pthread_mutex_destroy(&c.take);
+  free(c.order);
   return status;
 }
 

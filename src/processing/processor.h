@@ -78,11 +78,13 @@ typedef struct accel__piece_run {
   const char *entry, *what; /* `what` names the work for progress callbacks */
   uint32_t output[2], n_outputs;
   accel__piece_list pieces;
-  accel__piece_fn take; /* called once a piece, longest first, one piece at a time */
-  void *user;           /* its first argument */
+  /* Called once a piece, one piece at a time; of an endpoint alone longest first and on the caller's
+   * thread, with replicas on theirs. */
+  accel__piece_fn take;
+  void *user; /* its first argument */
 } accel__piece_run;
 
-/* Runs all pieces; `take` is called on the caller's thread. */
+/* Runs all pieces, on all replicas of the endpoint. */
 accel_status accel__run_pieces(accel_endpoint *ep, const accel__piece_run *run);
 /* The most tokens that accel__run_pieces would put into one run of the model, of `all` of them, the
  * shortest piece having `shortest`. */

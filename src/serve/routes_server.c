@@ -46,7 +46,10 @@ void route_metrics(serve_request *request) {
   for (uint32_t i = 0; queues && i < n_models; ++i)
     queues[i] = serve_models_queue(server->models, i);
   now.queue = queues;
+  char *pool = serve_models_json(server->models);
+  now.pool_json = pool;
   char *text = queues ? serve_metrics_text(server->metrics, &now, &n) : NULL;
+  accel_string_free(&pool);
   free(queues);
   if (text)
     serve_answer(request, 200, "text/plain; version=0.0.4; charset=utf-8", text, n);

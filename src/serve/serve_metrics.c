@@ -1,6 +1,7 @@
 /* serve_metrics.c - see serve_metrics.h. */
 #include "serve/serve_metrics.h"
 
+#include <cjson/cJSON.h>
 #include <dirent.h>
 #include <inttypes.h>
 #include <pthread.h>
@@ -239,6 +240,39 @@ static void write_pool(FILE *to, const accel_pool_stats *pool) {
   counter(to, "accel_model_load_failures_total", "Loads that failed.", pool->failures);
 }
 
+/* A member of a replica of accel_pool_json(); whether it takes work: 1 or 0. */
+static double replica_value(const cJSON *replica, const char *member) {
+  const cJSON *value = cJSON_GetObjectItemCaseSensitive(replica, member);
+  return cJSON_IsString(value) ? !strcmp(value->valuestring, "in") : cJSON_GetNumberValue(value);
+}
+
+/* Of each model that several devices share: what each of them has done. */
+static void write_replicas(FILE *to, const char *pool_json) {
+  static const char *const count[][4] = {
+      {"accel_replica_in", "gauge", "standing", "1: the device takes work of the model."},
+      {"accel_replica_items_total", "counter", "items", "Texts, prompts and tensors it has run."},
+      {"accel_replica_units_total", "counter", "units", "Tokens of them."},
+      {"accel_replica_run_seconds_total", "counter", "seconds", "Seconds of its runs."}};
+  cJSON *root = cJSON_Parse(pool_json ? pool_json : "{}");
+  const cJSON *model, *replica;
+  for (size_t c = 0; c < sizeof count / sizeof *count; ++c) {
+    bool any = false;
+    cJSON_ArrayForEach(model, cJSON_GetObjectItemCaseSensitive(root, "models")) {
+      cJSON_ArrayForEach(replica, cJSON_GetObjectItemCaseSensitive(model, "replicas")) {
+        if (!any) head(to, count[c][0], count[c][1], count[c][3]);
+        any = true;
+        fprintf(to, "%s{", count[c][0]);
+        label(to, "model", cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(model, "name")));
+        fputc(',', to);
+        label(to, "device",
+              cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(replica, "device")));
+        fprintf(to, "} %.15g\n", replica_value(replica, count[c][2]));
+      }
+    }
+  }
+  cJSON_Delete(root);
+}
+
 static uint64_t entries_of(const char *directory) {
   uint64_t n = 0;
   DIR *open = opendir(directory);
@@ -292,6 +326,7 @@ char *serve_metrics_text(serve_metrics *metrics, const serve_gauges *now, size_t
           metrics->refused);
   pthread_mutex_unlock(&metrics->lock);
   write_pool(to, &now->pool);
+  write_replicas(to, now->pool_json);
   gauge(to, "accel_http_connections", "Open connections.", now->connections);
   gauge(to, "accel_http_requests_running", "Requests that have a thread.", now->running);
   gauge(to, "accel_http_requests_waiting", "Requests that wait for a thread.", now->waiting);

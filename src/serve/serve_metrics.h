@@ -17,6 +17,7 @@ typedef struct serve_gauges {
   uint32_t connections, running, waiting;
   const accel_queue_stats *queue; /* [models]; .size 0: an adapter, which has none of its own */
   accel_pool_stats pool;
+  const char *pool_json; /* of accel_pool_json(); NULL: not known */
   bool ready;
 } serve_gauges;
 

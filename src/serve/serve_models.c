@@ -245,6 +245,11 @@ accel_pool_stats serve_models_pool(const serve_models *models) {
   return stats;
 }
 
+char *serve_models_json(const serve_models *models) {
+  char *json = NULL;
+  return accel_pool_json(models->pool, &json) == ACCEL_OK ? json : NULL;
+}
+
 accel_queue_stats serve_models_queue(const serve_models *models, uint32_t model) {
   const entry *e = &models->entry[model];
   accel_queue_stats stats = {.size = e->base ? 0 : sizeof stats};

@@ -26,6 +26,8 @@ uint32_t serve_models_count(const serve_models *models);
 const char *const *serve_models_names(const serve_models *models);
 /* What /metrics tells of loading and unloading. */
 accel_pool_stats serve_models_pool(const serve_models *models);
+/* accel_pool_json() of them, freed with accel_string_free(); NULL: no memory. */
+char *serve_models_json(const serve_models *models);
 /* Counts of the queue of a model, for itself and its adapters; all 0 of one not loaded, .size 0 of an
  * adapter. */
 accel_queue_stats serve_models_queue(const serve_models *models, uint32_t model);

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "core/monotonic.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "dispatch/locate.h"
@@ -18,16 +19,12 @@
 
 accel_status accel__model_pool_open(accel *ctx, const accel_pool_params *params, accel_pool **out) {
   accel_pool *pool = calloc(1, sizeof *pool);
-  pthread_condattr_t clock;
   if (!pool) return accel__no_memory(sizeof *pool);
   pool->ctx = ctx;
   pool->memory_limit = params->memory_limit;
   pool->max_wait_ms = params->max_wait_ms;
   pthread_mutex_init(&pool->lock, NULL);
-  pthread_condattr_init(&clock);
-  pthread_condattr_setclock(&clock, CLOCK_MONOTONIC);
-  pthread_cond_init(&pool->changed, &clock);
-  pthread_condattr_destroy(&clock);
+  accel__cond_init(&pool->changed);
   *out = pool;
   return ACCEL_OK;
 }

@@ -20,6 +20,8 @@ typedef struct admitted_load {
   const accel__device *device;
   uint64_t planned, resident, beside; /* bytes: peak; of it weights and the like, and of a run */
   uint64_t epoch, before;             /* when it was let in; memory in use then, 0: not known */
+  /* of replicas, which are loaded one after the other: bytes of those that are there, as planned */
+  uint64_t settled, settled_planned;
   uint64_t waited_ns;
 } admitted_load;
 
@@ -198,7 +200,7 @@ static void let_in(admitted_load *a, const accel__device *device, const accel__f
   a->before = used_memory(a->pool->ctx, device);
   a->epoch = ++a->pool->epoch;
   m->load_device = device;
-  m->load_bytes = fit->peak;
+  m->load_bytes = a->settled + fit->peak;
   note_peak(a->pool);
 }
 
@@ -227,7 +229,7 @@ static accel_status ask(void *user, const accel__device *device, const accel__fi
   admitted_load *a = user;
   pthread_mutex_lock(&a->pool->lock);
   const uint64_t begin = accel__now_ns();
-  a->name->model->load_bytes = 0; /* of an earlier candidate, which has failed */
+  a->name->model->load_bytes = a->settled; /* without an earlier candidate, which has failed */
   const accel_status status = decide(a, device, fit, again);
   a->waited_ns += accel__now_ns() - begin;
   pthread_mutex_unlock(&a->pool->lock);
@@ -253,13 +255,22 @@ static uint64_t measured(const admitted_load *a, const accel_endpoint *ep) {
   return (bytes < a->planned ? bytes : a->planned) + tables;
 }
 
+/* One of several replicas is loaded. */
+static void settle(void *user, const accel_endpoint *ep) {
+  admitted_load *a = user;
+  pthread_mutex_lock(&a->pool->lock);
+  a->settled += measured(a, ep);
+  a->settled_planned += a->planned;
+  pthread_mutex_unlock(&a->pool->lock);
+}
+
 static void describe(const admitted_load *a, accel__pool_endpoint *e) {
   const accel_placement_report *placement = &e->ep->placement;
   e->device = e->ep->placed_on;
   snprintf(e->device_name, sizeof e->device_name, "%s", placement->device);
   snprintf(e->precision, sizeof e->precision, "%s", placement->precision);
-  e->planned = a->planned;
-  e->bytes = measured(a, e->ep);
+  e->planned = a->settled ? a->settled_planned : a->planned;
+  e->bytes = a->settled ? a->settled : measured(a, e->ep);
 }
 
 /* The new endpoint takes the place of the one that is there. */
@@ -282,7 +293,7 @@ static void make_current(accel_pool *pool, accel__pool_model *m, accel__pool_end
 static accel_status open_model(admitted_load *a, const char *device, accel__pool_endpoint *e,
                                accel__pool_queue *queue) {
   const accel__pool_model *m = a->name->model;
-  const accel__admission admission = {.ask = ask, .user = a};
+  const accel__admission admission = {.ask = ask, .replica = settle, .user = a};
   accel_init_params params = m->params;
   params.device = device ? device : m->device;
   params.queue_capacity = a->name->queue_capacity;

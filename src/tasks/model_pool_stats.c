@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "core/text.h"
+#include "dispatch/replicas.h"
 #include "generate/batcher.h"
 #include "tasks/model_pool_internal.h"
 
@@ -127,6 +128,23 @@ accel_status accel__model_pool_queue_stats(accel_pool *pool, const char *name,
   return n ? ACCEL_OK : ACCEL_ERROR_NOT_FOUND;
 }
 
+/* The devices of a model on several, and what each has done. */
+static void put_replicas(accel__buffer *b, accel_endpoint *ep) {
+  static const char *const standing[] = {"lost", "out", "in"};
+  accel__buffer_text(b, "\"replicas\":[");
+  for (uint32_t i = 0; i < accel__replicas_count(ep); i++) {
+    const accel_replica_stats s = accel__replica_statistics(ep, i);
+    accel__buffer_text(b, i ? ",{" : "{");
+    put_text(b, "device", s.device);
+    accel__buffer_text(b, ",");
+    put_text(b, "standing", standing[s.standing + 1]);
+    accel__buffer_printf(b, ",\"runs\":%llu,\"items\":%llu,\"units\":%llu,\"seconds\":%.6f}",
+                         (unsigned long long)s.runs, (unsigned long long)s.items,
+                         (unsigned long long)s.units, s.seconds);
+  }
+  accel__buffer_text(b, "],");
+}
+
 /* "endpoint": the same number is the same endpoint. */
 static void put_name(accel__buffer *b, const accel_pool *pool, const accel__pool_name *n) {
   const accel__pool_model *m = n->model;
@@ -142,6 +160,7 @@ static void put_name(accel__buffer *b, const accel_pool *pool, const accel__pool
   accel__buffer_text(b, ",");
   put_text(b, "precision", m->current ? m->current->precision : NULL);
   accel__buffer_text(b, ",");
+  if (m->current && accel__replicas_count(m->current->ep) > 1) put_replicas(b, m->current->ep);
   put_text(b, "wanted_device", m->device ? m->device : "cpu");
   accel__buffer_printf(b, ",\"queued\":%u,", queued(n));
   put_stats(b, &stats);

@@ -13,6 +13,7 @@
 #include "dispatch/precision.h"
 #include "dispatch/precision_profile.h"
 #include "dispatch/queue.h"
+#include "dispatch/replicas.h"
 #include "dispatch/services.h"
 #include "generate/generation.h"
 #include "processing/pipeline_index.h"
@@ -309,8 +310,29 @@ accel_status accel__check_model(accel *ctx, const char *model, const accel_init_
   return status;
 }
 
+/* With the context's endpoints_lock held. */
+static void link_endpoint(accel_endpoint *ep) {
+  ep->next = ep->ctx->endpoints;
+  ep->ctx->endpoints = ep;
+}
+
+static void unlink_endpoint(accel_endpoint *ep) {
+  accel_endpoint **link = &ep->ctx->endpoints;
+  while (*link && *link != ep) link = &(*link)->next;
+  if (*link) *link = ep->next;
+}
+
+void accel__endpoint_to_front(accel_endpoint *ep) {
+  pthread_mutex_lock(&ep->ctx->endpoints_lock);
+  unlink_endpoint(ep);
+  link_endpoint(ep);
+  pthread_mutex_unlock(&ep->ctx->endpoints_lock);
+}
+
 accel_status accel__open_admitted(accel *ctx, const char *model, const accel_init_params *params,
                                   const accel__admission *admission, accel_endpoint **out) {
+  if (accel__wants_all(params->device))
+    return accel__open_replicas(ctx, model, params, admission, out);
   accel_endpoint *ep = new_endpoint(ctx, model);
   *out = NULL;
   if (!ep) return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -325,8 +347,7 @@ accel_status accel__open_admitted(accel *ctx, const char *model, const accel_ini
     return status;
   }
   pthread_mutex_lock(&ctx->endpoints_lock);
-  ep->next = ctx->endpoints;
-  ctx->endpoints = ep;
+  link_endpoint(ep);
   pthread_mutex_unlock(&ctx->endpoints_lock);
   *out = ep;
   return ACCEL_OK;
@@ -337,16 +358,31 @@ accel_status accel__open(accel *ctx, const char *model, const accel_init_params 
   return accel__open_admitted(ctx, model, params, NULL, out);
 }
 
+/* Runs what waits in the queues of all replicas.  A device that is lost meanwhile has its requests
+ * moved to another's queue: once more for each that can be lost. */
+static void drain_replicas(accel_endpoint *ep) {
+  const uint32_t n = accel__replicas_count(ep);
+  for (uint32_t i = 0; n > 1 && i < n * n; i++)
+    for (accel_queue *q = accel__replica(ep, i % n)->queue, *more; q; q = more) {
+      pthread_mutex_lock(&ep->ctx->endpoints_lock);
+      more = accel__queue_watch(q);
+      pthread_mutex_unlock(&ep->ctx->endpoints_lock);
+      accel__queue_drain(q);
+    }
+}
+
 void accel__close(accel_endpoint **endpoint) {
   accel_endpoint *ep = *endpoint;
   *endpoint = NULL;
+  drain_replicas(ep);
   pthread_mutex_lock(&ep->ctx->endpoints_lock);
-  for (accel_endpoint **link = &ep->ctx->endpoints; *link; link = &(*link)->next)
-    if (*link == ep) {
-      *link = ep->next;
-      break;
-    }
+  unlink_endpoint(ep);
   pthread_mutex_unlock(&ep->ctx->endpoints_lock);
   accel__queue_free(ep->queue);
+  for (uint32_t i = accel__replicas_count(ep); i-- > 1;) {
+    accel_endpoint *replica = accel__replica(ep, i);
+    accel__close(&replica);
+  }
+  accel__replicas_free(ep);
   accel__endpoint_free(ep);
 }

@@ -12,6 +12,11 @@ accel_status accel__open(accel *ctx, const char *model, const accel_init_params 
 /* The same; `admission`, which may be NULL, is asked before each load of a candidate. */
 accel_status accel__open_admitted(accel *ctx, const char *model, const accel_init_params *params,
                                   const accel__admission *admission, accel_endpoint **out);
+/* The same for a device string of which accel__wants_all is true; called by the two above. */
+accel_status accel__open_replicas(accel *ctx, const char *model, const accel_init_params *params,
+                                  const accel__admission *admission, accel_endpoint **out);
+/* The first in its context's list: an endpoint that others belong to is closed before them. */
+void accel__endpoint_to_front(accel_endpoint *ep);
 /* Model, program, tokenizer and the checkpoint's headers (none with random_weights), but no device.
  * Not in the context's list: freed with accel__endpoint_free.  *entry: the registry's; NULL: the
  * model is not listed. */

@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dispatch/context.h"
+#include "dispatch/replicas.h"
 #include "processing/result.h"
 
 /* One submitted task. */
@@ -107,7 +107,9 @@ static accel_status budget_of(const text_batch *b, const accel__piece_run *run, 
       all += n;
       if (n < shortest) shortest = n;
     }
-  return accel__piece_budget(b->ep, run, shortest, all, tokens);
+  ACCEL_TRY(accel__piece_budget(b->ep, run, shortest, all, tokens));
+  *tokens *= accel__replicas_in(b->ep, ACCEL__WORK_TEXTS); /* a run for each at once */
+  return ACCEL_OK;
 }
 
 /* The next piece of each request in turn, until a run of the model is full. */

@@ -65,6 +65,14 @@ class Engines(unittest.TestCase):
     def test_ray(self):
         self.example("with_ray.py")
 
+    def test_ray_serve(self):
+        self.example("with_ray_serve.py")
+
+    def test_ray_serve_refuses(self):
+        import accel.ray_serve
+        with self.assertRaisesRegex(ValueError, "unknown task 'embde'; one of embed"):
+            accel.ray_serve.deployment("embde", MODEL)
+
     def test_dask(self):
         self.example("with_dask.py")
 

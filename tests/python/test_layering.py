@@ -12,7 +12,7 @@ LAYERS = [["cli"], ["bench", "serve"], ["tool"], ["api"], ["verify", "rag"], ["t
           ["text", "vision", "audio", "diffusion"], ["weights"], ["core"], ["formats", "shared"]]
 HEIGHT = {name: len(LAYERS) - i for i, names in enumerate(LAYERS) for name in names}
 # The public headers.  accel.h includes the others of applications, which include each other downwards; plugin.h stands alone.
-APPLICATION = ["accel/accel.h", "accel/pool.h", "accel/requests.h", "accel/rag.h", "accel/chat.h", "accel/tools.h", "accel/generate.h", "accel/image_generation.h", "accel/forecast.h", "accel/text_to_speech.h", "accel/media_tasks.h", "accel/text_tasks.h", "accel/inference.h",
+APPLICATION = ["accel/accel.h", "accel/data_parallel.h", "accel/pool.h", "accel/requests.h", "accel/rag.h", "accel/chat.h", "accel/tools.h", "accel/generate.h", "accel/image_generation.h", "accel/forecast.h", "accel/text_to_speech.h", "accel/media_tasks.h", "accel/text_tasks.h", "accel/inference.h",
                "accel/models.h", "accel/devices.h", "accel/base.h"]  # top to bottom
 PUBLIC = {*APPLICATION, "accel/plugin.h", "accel/ops.def", "accel/comm.h"}
 BACKEND_MAY = {"accel/plugin.h", "accel/ops.def", "accel/comm.h"}

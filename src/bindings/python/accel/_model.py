@@ -302,6 +302,20 @@ class Model:
         return {**{name: getattr(s, name) for name in names}, "direct": bool(s.direct)}
 
     @property
+    def replicas(self) -> List[Dict[str, Any]]:
+        """The devices that share the model's work (device="all"), and what each has done: `standing` ("in", "out": it does not pay, or is not known to;
+        "lost", with the `reason`), `runs`, `items` (texts, prompts, tensors), `units` (tokens), `failures`, `trials`, `seconds`.  One device: one row of
+        zeros."""
+        found = []
+        for i in range(lib.accel_replica_count(self.handle)):
+            s = T.accel_replica_stats(size=C.sizeof(T.accel_replica_stats))
+            check(lib.accel_replica_statistics(self.handle, i, C.byref(s)))
+            names = ("runs", "items", "units", "failures", "trials", "seconds")
+            found.append({**{name: decode(getattr(s, name)) for name in ("device", "precision", "implementation_type", "reason")},
+                          "standing": {1: "in", 0: "out", -1: "lost"}[s.standing], **{name: getattr(s, name) for name in names}})
+        return found
+
+    @property
     def queue_stats(self) -> Dict[str, Any]:
         """What the queue's generations have done: `waiting` requests; `prompt_tokens` of finished ones, of these `cached_tokens` that were kept of earlier
         prompts, for `cache_hits` prompts; `cache_prompts` and `cache_bytes` that are kept; `no_cache`: why nothing is (None: it is); of speculation

@@ -238,6 +238,8 @@ _TABLE = [  # name, result, arguments
     ("accel_plan_steps", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_plan_params), T.ProfileFunction, C.c_void_p),
     ("accel_model_io", C.c_int, _handle, C.c_char_p, C.c_char_p, _out(T.accel_strings), _out(T.accel_strings)),
     ("accel_streaming", C.c_int, _handle, C.POINTER(T.accel_stream_stats)),
+    ("accel_replica_count", C.c_uint32, _handle),
+    ("accel_replica_statistics", C.c_int, _handle, C.c_uint32, C.POINTER(T.accel_replica_stats)),
     ("accel_stream_read", C.c_int, _handle, C.POINTER(C.c_uint64), C.POINTER(C.c_double)),
     ("accel_fit_params_default", T.accel_fit_params),
     ("accel_fit", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_fit_params), _out(T.accel_fit_report)),

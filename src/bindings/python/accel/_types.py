@@ -85,6 +85,10 @@ accel_stream_stats = _struct(
     ("run_seconds", f64), ("bytes_per_second", f64), ("wait_share", f64), ("expert_memory", u64), ("expert_hits", u64), ("expert_misses", u64),
     ("expert_bytes", u64), ("host", u64))
 
+accel_replica_stats = _struct(
+    "accel_replica_stats", ("size", u32), ("standing", i32), ("device", text), ("precision", text), ("implementation_type", text), ("reason", text),
+    ("runs", u64), ("items", u64), ("units", u64), ("failures", u64), ("trials", u64), ("seconds", f64))
+
 accel_processor = _struct(
     "accel_processor", ("task", text), ("tokenizer", text), ("vocab_size", i64), ("max_length", i64), ("pad_id", i64), ("labels", C.POINTER(accel_strings)),
     ("pooling", text))

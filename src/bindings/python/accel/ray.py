@@ -24,8 +24,8 @@ class Actor(Mapper):
     def __init__(self, task: str, model: str, column: Column = None, *, load: Optional[Dict[str, Any]] = None, **options: Any) -> None:
         resources = ray.get_runtime_context().get_assigned_resources()
         self.context = Context(threads=max(1, int(resources.get("CPU", 1))))
-        # Ray hides the cards of other actors, so that auto sees this one's alone; without one it is the processor.
-        device = "auto" if resources.get("GPU") else "cpu"
+        # Ray hides the cards of other actors, so that auto sees this one's alone, and all:gpu its several; without one it is the processor.
+        device = "all:gpu" if resources.get("GPU", 0) > 1 else "auto" if resources.get("GPU") else "cpu"
         super().__init__(task, model, column, load={"device": device, "context": self.context, **(load or {})}, **options)
 
 
