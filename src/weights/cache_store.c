@@ -218,7 +218,8 @@ bool accel__cache_store_commit(accel__cache_store *s) {
   accel__cache_name(s->file.key, ".part", part);
   accel__cache_name(s->file.key, ".packed", name);
   if (renameat(s->directory, part, s->directory, name))
-    return accel__cache_declined(s->cache, s->file.label, accel__error_text(errno, why, sizeof why));
+    return accel__cache_declined(s->cache, s->file.label,
+                                 accel__error_text(errno, why, sizeof why));
   s->whole = true;
   (void)accel__cache_lock(s->fd, false); /* others may read it */
   return finish(s);

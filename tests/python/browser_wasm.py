@@ -73,7 +73,7 @@ class Page:
         threading.Thread(target=cls.server.serve_forever, daemon=True).start()
         cls.browser = Browser(script=True)
         cls.call("/timeouts", {"script": 300000})
-        cls.call("/url", {"url": f"http://127.0.0.1:{cls.server.server_port}/{cls.kind}/index.html"})
+        cls.call("/url", {"url": f"http://127.0.0.1:{cls.server.server_port}/{cls.kind}/tasks.html"})
 
     @classmethod
     def tearDownClass(cls):
@@ -122,7 +122,7 @@ class Page:
     def test_embeddings(self):
         if not os.path.isfile(os.path.join(MINILM, "model.safetensors")):
             self.skipTest("MiniLM is not there: scripts/fetch-minilm")
-        names = [n for n in files_below(MINILM) if not n.endswith((".bin", ".onnx", ".h5", ".ot"))]
+        names = [n for n in files_below(MINILM) if not n.endswith((".bin", ".onnx", ".h5"))]
         native = subprocess.run([ACCEL, "embed", "--json", "--device", "cpu", MINILM, *TEXTS], capture_output=True, text=True, check=True)
         wanted = json.loads(native.stdout)["embeddings"]
         found = self.answer("""const run = await accel.pipeline('feature-extraction', await load('minilm/', given.names));
@@ -211,7 +211,7 @@ class Page:
 
     def test_page(self):
         """examples/browser: tokens reach the page; looked at by a person with ACCEL_BROWSER_SHOTS."""
-        self.call("/url", {"url": f"http://127.0.0.1:{self.server.server_port}/{self.kind}/index.html"})
+        self.call("/url", {"url": f"http://127.0.0.1:{self.server.server_port}/{self.kind}/tasks.html"})
         self.answer("""const set = (id, files) => { const moved = new DataTransfer(); for (const f of files) moved.items.add(f); document.getElementById(id).files = moved.files; };
             const blobs = await Promise.all(Object.entries(await load(given.base, given.names)).map(async ([name, r]) => new File([await r.blob()], name)));
             set('model', blobs); document.getElementById('task').value = 'text-generation'; document.getElementById('text').value = 'Once upon a time';
