@@ -8,7 +8,7 @@ export class AccelError extends Error {
   constructor({name, message, remedy, code}) {
     super(remedy ? `${message} (${remedy})` : message);
     this.name = "AccelError";
-    this.status = name;
+    this.status = name.replace(/^(ACCEL_)?ERROR_/, "").toLowerCase().replaceAll("_", "-"); // "not-found"
     this.remedy = remedy;
     this.code = code;
   }
@@ -138,7 +138,9 @@ const pictureOf = async (value) => {
   const blob = await blobOf(value), head = new Uint8Array(await blob.slice(0, 8).arrayBuffer());
   const known = (head[0] === 0xff && head[1] === 0xd8) || (head[0] === 0x89 && head[1] === 0x50);
   if (known) return blob;
-  const bitmap = await createImageBitmap(blob, {colorSpaceConversion: "none", premultiplyAlpha: "none"});
+  const bitmap = await createImageBitmap(blob, {colorSpaceConversion: "none", premultiplyAlpha: "none"}).catch(() => {
+    throw new AccelError({name: "format", message: `${blob.name || "picture"}: neither the library nor the browser can decode it`, remedy: "hand over JPEG or PNG"});
+  });
   const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
   canvas.getContext("2d").drawImage(bitmap, 0, 0);
   return canvas.convertToBlob({type: "image/png"});
