@@ -6,17 +6,24 @@
 
 let module, current, mounted = 0;
 
+/* Offsets come as signed numbers; above 2 GiB they are negative. */
+const allocate = (bytes) => {
+  const at = module._malloc(bytes) >>> 0;
+  if (!at) throw {name: "out-of-memory", message: `the module has no memory left for ${bytes} bytes`, remedy: "take a smaller model or precision int8"};
+  return at;
+};
+
 const text = (value) => {
-  const bytes = module.lengthBytesUTF8(value) + 1, at = module._malloc(bytes);
+  const bytes = module.lengthBytesUTF8(value) + 1, at = allocate(bytes);
   module.stringToUTF8(value, at, bytes);
   return at;
 };
 
 /* One request of src/browser/browser.c. */
 const ask = (request) => {
-  const at = text(JSON.stringify(request)), answer = module._accel_browser_call(at);
+  const at = text(JSON.stringify(request)), answer = module._accel_browser_call(at) >>> 0;
   module._free(at);
-  if (!answer) throw {name: "out-of-memory", message: "the module has no memory left", remedy: "take a smaller model or precision int8"};
+  if (!answer) throw {name: "out-of-memory", message: "the module has no memory left for the answer", remedy: "take a smaller model or precision int8"};
   const {result, error} = JSON.parse(module.UTF8ToString(answer));
   module._free(answer);
   if (error) throw error;
@@ -69,9 +76,9 @@ const calls = {
     const held = [];
     try {
       for (const blob of images) {
-        const bytes = new Uint8Array(await blob.arrayBuffer()), data = module._malloc(bytes.length);
+        const bytes = new Uint8Array(await blob.arrayBuffer()), data = allocate(bytes.length);
+        held.push({name: blob.name || `image ${held.length}`, data, bytes: bytes.length});
         module.HEAPU8.set(bytes, data);
-        held.push({name: blob.name || `image ${held.length}`, data: data >>> 0, bytes: bytes.length});
       }
       return ask({call: "classify_images", images: held, ...request});
     } finally {
