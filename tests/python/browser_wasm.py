@@ -73,6 +73,7 @@ class Page:
         threading.Thread(target=cls.server.serve_forever, daemon=True).start()
         cls.browser = Browser(script=True)
         cls.call("/timeouts", {"script": 300000})
+        cls.browser.cdp("Emulation.setDeviceMetricsOverride", width=800, height=900, deviceScaleFactor=1, mobile=False)
         cls.call("/url", {"url": f"http://127.0.0.1:{cls.server.server_port}/{cls.kind}/tasks.html"})
 
     @classmethod
@@ -141,7 +142,8 @@ class Page:
             print(f"{self.kind}: MiniLM, {found['threads']} threads: first text {found['once']:.0f} ms, {found['rate']:.0f} texts a second in 16s")
 
     def test_generation(self):
-        expected = json.load(open(os.path.join(FIXTURES, "pipelines", "text", "expected.json"), encoding="utf-8"))
+        with open(os.path.join(FIXTURES, "pipelines", "text", "expected.json"), encoding="utf-8") as f:
+            expected = json.load(f)
         found = self.answer("""const run = await accel.pipeline('text-generation', await load(given.base, given.names)), all = [];
             for (const options of given.options) {
               const streamed = given.prompts.map(() => ''), told = [];
@@ -152,11 +154,13 @@ class Page:
         self.assertIsInstance(found, list, found)
         for mine, result in zip(found, expected["results"]):
             self.assertEqual(mine["texts"], result["texts"])
-            self.assertEqual(mine["streamed"], result["texts"])
-            self.assertGreaterEqual(mine["events"], mine["tokens"] if "num_beams" not in result["options"] else 1)
+            if "num_beams" not in result["options"]:
+                self.assertEqual(mine["streamed"], result["texts"])
+                self.assertEqual(mine["events"], mine["tokens"])
 
     def test_pictures(self):
-        golden = json.load(open(os.path.join(FIXTURES, "media", "vit", "golden.json"), encoding="utf-8"))["cases"][0]
+        with open(os.path.join(FIXTURES, "media", "vit", "golden.json"), encoding="utf-8") as f:
+            golden = json.load(f)["cases"][0]
         found = self.answer("""const run = await accel.pipeline('image-classification', await load(given.base, given.names));
             const files = await load('tests/fixtures/', given.files), answers = await run(Object.values(files));
             const other = await run(await fetch('tests/fixtures/image/pictures/turned.webp'));
@@ -195,11 +199,14 @@ class Page:
         for script, wanted in (("return accel.pipeline('poetry', {})", "task 'poetry' is not there"), ("return accel.pipeline('feature-extraction', {})", "no config.json"),
                                ("const f = await load(given.base, given.names); delete f['model.safetensors']; return accel.pipeline('feature-extraction', f)", "safetensors"),
                                ("return accel.pipeline('feature-extraction', {'config.json': await fetch('none.json')})", "HTTP 404"),
-                               ("return accel.pipeline('feature-extraction', {'config.json': '{}'})", "config.json"),
-                               ("return accel.pipeline('image-classification', await load(given.base, given.names))", "image-classification|picture|class"),
-                               ("const run = await accel.pipeline('feature-extraction', await load(given.base, given.names)); return run('')", "text")):
+                               ("return accel.pipeline('feature-extraction', {'config.json': '{}'})", "safetensors"),
+                               ("const run = await accel.pipeline('image-classification', await load(given.base, given.names));"
+                                "return run(await fetch('tests/fixtures/image/pictures/rgb.png'))", "class|picture|image"),
+                               ("const run = await accel.pipeline('image-classification', await load('tests/fixtures/media/vit/', ['config.json', 'model.safetensors', "
+                                "'preprocessor_config.json'])); return run(new Blob(['no picture']))", "neither the library nor the browser"),
+                               ("const run = await accel.pipeline('text-generation', await load('tests/fixtures/pipelines/text/', given.text)); return run('x', {poems: 1})", "poems")):
             with self.subTest(script=script):
-                found = self.answer(script, **model)
+                found = self.answer(script, **model, text=files_below(os.path.join(FIXTURES, "pipelines", "text")))
                 self.assertRegex(str(found.get("error") if isinstance(found, dict) else found), wanted)
         after = self.answer("const run = await accel.pipeline('feature-extraction', await load(given.base, given.names)); return (await run('a text')).length", **model)
         self.assertGreater(after, 0)  # nothing of that has ended the module
