@@ -183,7 +183,7 @@ static accel_status explain_in_page(accel__hardware *h, const char *hardware, ac
   else if (!strcmp(hardware, "webnn"))
     a->reason = "navigator.ml is not used: on Linux no browser has an implementation behind it";
   else
-    ACCEL_FORMAT(a->reason, &h->arena, "a web page has no way to %s", hardware);
+    ACCEL_FORMAT(a->reason, &h->arena, "a web page reaches no hardware of the kind '%s'", hardware);
   return ACCEL_OK;
 }
 #endif
