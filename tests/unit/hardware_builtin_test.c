@@ -33,15 +33,18 @@ const accel__builtin *accel__builtin_plugins(void) {
 static void built_in_plugins_come_first(void **state) {
   machine m = machine_new();
   accel__hardware *h = NULL;
-  accel__hardware_params params = {
-      .plugin_path = STUBS "/plugins", .root = m.root, .probe_timeout_ms = 3000};
+  char folder[512], file[512];
+  accel__hardware_params params = {.plugin_path = folder, .root = m.root, .probe_timeout_ms = 3000};
   (void)state;
+  machine_link_plugin(&m, "one", "plugins/libaccel_good.so", "libaccel_good.so");
+  snprintf(folder, sizeof folder, "%s/one", m.root);
+  snprintf(file, sizeof file, "%s/one/libaccel_good.so", m.root);
   assert_int_equal(accel__hardware_create(&params, &h), ACCEL_OK);
   cJSON *report = machine_report(h);
   const cJSON *plugins = cJSON_GetObjectItemCaseSensitive(report, "plugins");
   const cJSON *inside = report_find(plugins, "path", "built-in:good"),
               *old = report_find(plugins, "path", "built-in:old"),
-              *outside = report_find(plugins, "path", STUBS "/plugins/libaccel_good.so"),
+              *outside = report_find(plugins, "path", file),
               *device = report_device(report, "good");
   assert_non_null(inside);
   assert_string_equal(report_text(inside, "verdict"), "good");
