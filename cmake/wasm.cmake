@@ -12,7 +12,7 @@ if(ACCEL_WASM_THREADS)
   add_link_options(-pthread)
 endif()
 
-# accel_wasm_library(NAME FOLDER INCLUDE SOURCES...): FOLDER is a pattern below ACCEL_WASM_SOURCES, sources patterns below it.
+# accel_wasm_library(NAME FOLDER SOURCES...): FOLDER is a pattern below ACCEL_WASM_SOURCES, sources are patterns below FOLDER.
 function(accel_wasm_library name folder)
   file(GLOB root LIST_DIRECTORIES true ${ACCEL_WASM_SOURCES}/${folder})
   if(NOT root)
