@@ -12,7 +12,7 @@ sys.path.insert(0, os.path.join(ROOT, "tests", "python"))
 from test_layering import LAYERS, OVER_GPU  # noqa: E402
 
 SAYS = {
-    "cli": "the accel tool", "bench": "benchmark runs", "serve": "the HTTP server", "api": "public entry points", "verify": "goldens, self-tests",
+    "cli": "the accel tool", "bench": "benchmark runs", "serve": "the HTTP server", "browser": "WebAssembly", "api": "public entry points", "verify": "goldens, self-tests",
     "tasks": "text and picture tasks", "speech": "Whisper, CTC", "generate": "the generation loop", "processing": "texts to runs",
     "dispatch": "placement, runs, queue", "hardware": "detection, plugin loading", "registry": "what is known",
     "models": "one file an architecture", "modeling": "what they share", "adapters": "LoRA adapters", "program": "the op graph", "text": "tokenizers, templates",
@@ -40,7 +40,7 @@ def picture():
     for names in LAYERS:
         w = (WIDTH - 6 * (len(names) - 1)) / len(names)
         for i, name in enumerate(names):
-            fill = {"cli": "#fff3d6", "bench": "#fff3d6", "serve": "#fff3d6"}.get(name, "#eaf1fb")
+            fill = {"cli": "#fff3d6", "bench": "#fff3d6", "serve": "#fff3d6", "browser": "#fff3d6"}.get(name, "#eaf1fb")
             out.append(box(LEFT + i * (w + 6), y, w, name, SAYS[name] if len(names) < 3 else "", fill))
             at[name] = y
         y += STEP

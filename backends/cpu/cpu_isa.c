@@ -33,7 +33,7 @@ static bool may_use_tiles(void) {
 static bool has_isa(cpu_isa isa) {
   uint32_t a, b, c, d, features, leaf7_b, leaf7_c, leaf7_d, leaf7_1a = 0;
   if (isa == CPU_ISA_SCALAR) return true;
-  if (isa == CPU_ISA_NEON || isa == CPU_ISA_NEONDOT) return false;
+  if (isa == CPU_ISA_NEON || isa == CPU_ISA_NEONDOT || isa == CPU_ISA_SIMD128) return false;
   if (!__get_cpuid(1, &a, &b, &features, &d) ||
       !__get_cpuid_count(7, 0, &a, &leaf7_b, &leaf7_c, &leaf7_d))
     return false;
@@ -79,7 +79,11 @@ static bool is_faster(cpu_isa isa) {
   return true;
 }
 #else
+#if defined(__wasm_simd128__)
+static bool has_isa(cpu_isa isa) { return isa == CPU_ISA_SIMD128; }
+#else
 static bool has_isa(cpu_isa isa) { return isa == CPU_ISA_SCALAR; }
+#endif
 static bool is_faster(cpu_isa isa) {
   (void)isa;
   return true;
@@ -109,8 +113,9 @@ int cpu_isa_list(cpu_isa list[CPU_ISA_COUNT]) {
 }
 
 const char *cpu_isa_name(cpu_isa isa) {
-  static const char *const names[CPU_ISA_COUNT] = {
-      "scalar", "neon", "neondot", "avx2", "avxvnni", "avx512", "avx512vnni", "avx512bf16", "amx"};
+  static const char *const names[CPU_ISA_COUNT] = {"scalar",  "neon",   "neondot",    "avx2",
+                                                   "avxvnni", "avx512", "avx512vnni", "avx512bf16",
+                                                   "amx",     "simd128"};
   return names[isa];
 }
 

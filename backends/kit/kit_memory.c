@@ -6,9 +6,22 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
+#ifdef __EMSCRIPTEN__
+#include <emscripten/heap.h>
+#include <malloc.h>
+#endif
 
 /* ---- the system's memory ---- */
 
+#ifdef __EMSCRIPTEN__
+/* The module's memory: what it may grow to, and what of that is not in use. */
+int32_t kit_system_memory(accel_plugin_memory *m, accel_plugin_error *error) {
+  (void)error;
+  m->total = m->shared_with_host = emscripten_get_heap_max();
+  m->free = m->budget = m->total - emscripten_get_heap_size() + (uint64_t)mallinfo().fordblks;
+  return ACCEL_PLUGIN_OK;
+}
+#else
 /* MemAvailable in bytes; 0 when the system does not say. */
 static uint64_t available(void) {
   FILE *f = fopen("/proc/meminfo", "re");
@@ -29,6 +42,7 @@ int32_t kit_system_memory(accel_plugin_memory *m, accel_plugin_error *error) {
   m->free = m->budget = ready ? ready : (uint64_t)page * (uint64_t)unused;
   return ACCEL_PLUGIN_OK;
 }
+#endif
 
 /* ---- free list ---- */
 

@@ -25,19 +25,20 @@ static bool is_wanted(const bench_verdict_row *row, const void *what) {
 
 /* ---- untested, and why it cannot be otherwise ---- */
 
-/* A kind of hardware that no plugin serves is unsupported. */
+/* A kind of hardware that no plugin serves is unsupported; why there is none for webnn, detection
+ * says. */
 static void say_unsupported(const accel_devices *devices, const char *hardware, cJSON *cell) {
-  bool known = false;
+  const char *reason = NULL;
   if (strcmp(cJSON_GetStringValue(cJSON_GetObjectItem(cell, "state")), "untested") != 0) return;
   for (uint32_t i = 0; i < devices->n; ++i) {
     const accel_device_info *d = &devices->item[i];
     if (strcmp(d->hardware, hardware) != 0) continue;
     if (d->compiled) return;
-    known = true;
+    reason = strcmp(hardware, "webnn") ? "this build has no plugin for it" : d->reason;
   }
-  if (!known) return;
+  if (!reason) return;
   cJSON_ReplaceItemInObject(cell, "state", cJSON_CreateString("unsupported"));
-  cJSON_AddStringToObject(cell, "reason", "this build has no plugin for it");
+  cJSON_AddStringToObject(cell, "reason", reason);
 }
 
 /* ---- ratings ---- */

@@ -17,9 +17,18 @@
 
 enum { SLOW_NS = 50000000 }; /* of the fault point read_slow */
 
+const char *accel__error_text(int error, char *out, size_t n) {
+#ifdef __GLIBC__
+  return strerror_r(error, out, n);
+#else /* POSIX's */
+  if (strerror_r(error, out, n)) snprintf(out, n, "error %d", error);
+  return out;
+#endif
+}
+
 accel_status accel__file_refused(const char *path, const char *verb, int error) {
   char sentence[128];
-  const char *text = strerror_r(error, sentence, sizeof sentence);
+  const char *text = accel__error_text(error, sentence, sizeof sentence);
   accel_status code = error == ENOENT ? ACCEL_ERROR_NOT_FOUND : ACCEL_ERROR_IO;
   accel__fail(code, "%s: cannot %s: %s", path, verb, text);
   if (error == EACCES || error == EPERM)
@@ -139,6 +148,27 @@ static accel_status not_mapped(const char *path, uint64_t n, int error) {
       gib * (double)limit.rlim_cur);
 }
 
+#ifdef __EMSCRIPTEN__ /* there are no pages, and not every file system there makes a copy */
+static void *map(int fd, const char *path, size_t n) {
+  void *data = malloc(n);
+  if (!data) return errno = ENOMEM, MAP_FAILED;
+  if (accel__file_read_at(fd, path, 0, data, n) == ACCEL_OK) return data;
+  accel__clear_error();
+  free(data);
+  return errno = EIO, MAP_FAILED;
+}
+static void unmap(void *data, size_t n) {
+  (void)n;
+  free(data);
+}
+#else
+static void *map(int fd, const char *path, size_t n) {
+  (void)path;
+  return mmap(NULL, n, PROT_READ, MAP_PRIVATE, fd, 0);
+}
+static void unmap(void *data, size_t n) { munmap(data, n); }
+#endif
+
 accel_status accel__file_map(const char *path, accel__mapping *out) {
   return accel__file_map_same(path, NULL, out);
 }
@@ -153,8 +183,7 @@ accel_status accel__file_map_same(const char *path, const accel__file_state *exp
   accel_status status = expected ? accel__file_same(path, &state, expected) : ACCEL_OK;
   m.n = (size_t)state.bytes;
   if (status == ACCEL_OK && m.n) {
-    void *data = accel__fault("map_refused") ? (errno = ENOMEM, MAP_FAILED)
-                                             : mmap(NULL, m.n, PROT_READ, MAP_PRIVATE, fd, 0);
+    void *data = accel__fault("map_refused") ? (errno = ENOMEM, MAP_FAILED) : map(fd, path, m.n);
     if (data == MAP_FAILED) {
       status = not_mapped(path, m.n, errno);
     } else {
@@ -200,15 +229,19 @@ uint64_t accel__resident_bytes(void) {
 }
 
 uint64_t accel__address_space_left(void) {
+#ifdef __EMSCRIPTEN__ /* a mapping would be a copy in the heap: files are read part by part */
+  return 0;
+#else
   struct rlimit limit;
   uint64_t all, resident;
   if (getrlimit(RLIMIT_AS, &limit) || limit.rlim_cur == RLIM_INFINITY) return UINT64_MAX;
   process_memory(&all, &resident);
   return limit.rlim_cur > all ? limit.rlim_cur - all : 0;
+#endif
 }
 
 void accel__file_unmap(accel__mapping *m) {
-  if (m->data) munmap((void *)(uintptr_t)m->data, m->n);
+  if (m->data) unmap((void *)(uintptr_t)m->data, m->n);
   free(m->path);
   *m = (accel__mapping){0};
 }

@@ -31,6 +31,8 @@ accel_status accel__file_look(int fd, const char *path, accel__file_state *state
 /* pread, again after signals; -1 with errno.  All reading at offsets goes through it, and with it
  * the fault points read_error, read_short, read_slow and read_part. */
 ssize_t accel__file_pread(int fd, uint64_t offset, void *out, size_t n);
+/* The system's sentence for errno `error`, in out[n] or constant.  Any thread. */
+const char *accel__error_text(int error, char *out, size_t n);
 /* "PATH: cannot VERB: SENTENCE" for errno `error`, with a remedy where there is a plain one. */
 accel_status accel__file_refused(const char *path, const char *verb, int error);
 /* A file ended at byte `end` where n bytes from `offset` on were due: ACCEL_ERROR_FORMAT, with a

@@ -12,16 +12,20 @@
 #include "core/threads.h"
 
 #include <errno.h>
-#include <linux/futex.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
+#ifdef __EMSCRIPTEN__
+#include <emscripten/threading.h>
+#else
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#endif
 
 #include "core/file.h"
 #include "core/topology.h"
@@ -99,12 +103,22 @@ struct accel__pool {
 static _Thread_local bool inside_task;
 static _Thread_local accel__pool_turn *innermost_turn;
 
+#ifdef __EMSCRIPTEN__
+/* Other threads have files read by the one that started the module: it must look after them. */
+static void futex_wait(atomic_uint *word, uint32_t value) {
+  const bool serves = emscripten_is_main_runtime_thread();
+  emscripten_futex_wait(word, value, serves ? 1 : 100); /* ms; every caller looks again */
+  if (serves) emscripten_current_thread_process_queued_calls();
+}
+static void futex_wake(atomic_uint *word) { emscripten_futex_wake(word, 1); }
+#else
 static void futex_wait(atomic_uint *word, uint32_t value) {
   syscall(SYS_futex, word, FUTEX_WAIT_PRIVATE, value, NULL, NULL, 0);
 }
 static void futex_wake(atomic_uint *word) {
   syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
+#endif
 
 static void relax(void) {
 #if defined(__x86_64__) || defined(__i386__)

@@ -40,7 +40,13 @@ static bool in_mask(const accel__cpu_mask *mask, uint32_t cpu) {
 
 void accel__affinity_mask(accel__cpu_mask *out) {
   memset(out, 0, sizeof *out);
+#ifdef __EMSCRIPTEN__ /* what the browser tells (navigator.hardwareConcurrency); 1 without threads */
+  const long n = sysconf(_SC_NPROCESSORS_ONLN);
+  for (long i = 0; i < (n > 1 ? n : 1) && i < ACCEL__MAX_CPUS; i++)
+    out->word[i / 64] |= UINT64_C(1) << i % 64;
+#else
   if (sched_getaffinity(0, sizeof *out, (cpu_set_t *)(void *)out->word) != 0) out->word[0] = 1;
+#endif
 }
 
 uint32_t accel__mask_count(const accel__cpu_mask *mask) {

@@ -167,13 +167,36 @@ static accel_status explain_qualcomm(accel__hardware *h, const accel__source *s,
   return ACCEL_OK;
 }
 
+/* The plugin that serves a kind of hardware. */
+static const char *plugin_of(const char *hardware) {
+  if (!strcmp(hardware, "qualcomm")) return "onnxruntime"; /* its provider QNN */
+  if (!strcmp(hardware, "apple")) return "webgpu";         /* wgpu-native reaches Metal */
+  return accel__stem_of(hardware);
+}
+
+#ifdef __EMSCRIPTEN__
+/* In a page there is the processor and what the browser offers, of which nothing is used yet. */
+static accel_status explain_in_page(accel__hardware *h, const char *hardware, accel__absence *a) {
+  a->remedy = "use cpu";
+  if (!strcmp(hardware, "webgpu"))
+    a->reason = "the kernels are SPIR-V, and a browser's WebGPU takes WGSL alone";
+  else if (!strcmp(hardware, "webnn"))
+    a->reason = "navigator.ml is not used: on Linux no browser has an implementation behind it";
+  else
+    ACCEL_FORMAT(a->reason, &h->arena, "a web page reaches no hardware of the kind '%s'", hardware);
+  return ACCEL_OK;
+}
+#endif
+
 accel_status accel__explain_absence(accel__hardware *h, const char *hardware, accel__absence *out) {
   const accel__vendors *v = h->vendors;
   const accel__source *s = v->source;
   const char *why = "";
   *out = (accel__absence){.reason = "", .remedy = ""};
-  const char *plugin = strcmp(hardware, "qualcomm") ? accel__stem_of(hardware) : "onnxruntime";
-  ACCEL_TRY(plugin_facts(h, plugin, out, &why));
+#ifdef __EMSCRIPTEN__
+  return explain_in_page(h, hardware, out);
+#endif
+  ACCEL_TRY(plugin_facts(h, plugin_of(hardware), out, &why));
   if (!strcmp(hardware, "amd")) return explain_amd(h, v, why, out);
   if (!strcmp(hardware, "cuda")) {
     ACCEL_TRY(explain_source(h, &s[ACCEL__SOURCE_CUDA], "NVIDIA GPU driver", why, out));
@@ -193,8 +216,9 @@ accel_status accel__explain_absence(accel__hardware *h, const char *hardware, ac
     return explain_qualcomm(h, &s[ACCEL__SOURCE_QUALCOMM], why, out);
   if (!strcmp(hardware, "apple")) {
     out->reason =
-        "Apple's GPUs and Neural Engine are reached through macOS, and this system is not macOS";
-    out->remedy = "use cpu";
+        "Apple's GPUs are reached through macOS, by Metal below the webgpu plugin, and this "
+        "system is not macOS";
+    out->remedy = "use cpu; on a Mac, webgpu (untested: docs/webgpu.md)";
   } else if (!strcmp(hardware, "webnn")) {
     out->reason = "WebNN is an interface of web browsers; a native program has no WebNN to call";
     out->remedy = "use cpu";

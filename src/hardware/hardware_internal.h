@@ -29,9 +29,13 @@ extern const char *const accel__proof_precision[ACCEL__PROOFS]; /* "": no precis
 
 typedef struct accel__entry accel__entry;
 
-/* One file of a plugin's name, or one directory that was searched in vain. */
+/* One file of a plugin's name, one plugin that is built in, or one directory that was searched in
+ * vain. */
 typedef struct accel__plugin_file {
-  const char *path, *key; /* key: "rocm" of libaccel_rocm.so; "" for a directory */
+  /* path "built-in:cpu" of a plugin without a file; key "rocm" of libaccel_rocm.so, "" for a
+   * directory */
+  const char *path, *key;
+  accel_plugin_query_fn query; /* of a built-in one; else NULL */
   accel__verdict verdict;
   const char *why;
   bool trusted; /* touches no driver: opened here without asking the helper */

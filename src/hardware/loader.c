@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "hardware/builtin.h"
 #include "hardware/hardware_internal.h"
 
 #ifndef ACCEL_PLUGIN_DIR
@@ -56,6 +57,19 @@ static accel_status add_file(accel__hardware *h, const char *path, const char *k
   /* by the file's name: before it is opened, there is nothing of the plugin's to ask */
   file->trusted = !strcmp(file->key, "cpu") || !strcmp(file->key, "reference");
   ACCEL_PUSH(&h->arena, h->file, h->n_files, h->files_capacity, file);
+  return ACCEL_OK;
+}
+
+/* Plugins inside the library come before every file: one of the same name is shadowed. */
+static accel_status add_builtin(accel__hardware *h) {
+  for (const accel__builtin *b = accel__builtin_plugins(); b->name; b++) {
+    const char *path = accel__arena_printf(&h->arena, "built-in:%s", b->name);
+    if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (accel__fault("plugin_missing")) continue;
+    ACCEL_TRY(add_file(h, path, b->name, strlen(b->name), ACCEL__VERDICT_UNSEEN, ""));
+    h->file[h->n_files - 1]->query = b->query;
+    h->file[h->n_files - 1]->trusted = true; /* there is no file that the helper could open */
+  }
   return ACCEL_OK;
 }
 
@@ -123,6 +137,7 @@ static accel_status search_standard(accel__hardware *h) {
 accel_status accel__search_plugins(accel__hardware *h) {
   if (h->searched) return ACCEL_OK;
   h->n_files = h->n_transports = 0; /* a search that failed half-way starts again */
+  ACCEL_TRY(add_builtin(h));
   ACCEL_TRY(h->plugin_path ? search_path(h, h->plugin_path) : search_standard(h));
   h->searched = true;
   return ACCEL_OK;
@@ -208,7 +223,14 @@ static accel_status refuse_shadowed(accel__hardware *h, accel__plugin_file *file
   return refuse(h, file, ACCEL__VERDICT_SHADOWED, why);
 }
 
-/* cpu and reference: handshake and devices in this process. */
+/* Asks the plugin for its table: accel__handshake, or the function that is linked in. */
+static accel__verdict handshake(accel__plugin_file *file, const accel_plugin_host *host, char *why,
+                                size_t n) {
+  if (!file->query) return accel__handshake(file->path, host, &file->table, why, n);
+  return accel__check_table(file->query(host, ACCEL_PLUGIN_ABI_NOW), &file->table, why, n);
+}
+
+/* cpu, reference and what is built in: handshake and devices in this process. */
 static accel_status know_here(accel__hardware *h, accel__plugin_file *file) {
   accel_plugin_device *devices;
   accel_plugin_memory *memory;
@@ -218,7 +240,7 @@ static accel_status know_here(accel__hardware *h, accel__plugin_file *file) {
   ACCEL_ALLOC(devices, &h->arena, ACCEL__MAX_DEVICES);
   ACCEL_ALLOC(memory, &h->arena, ACCEL__MAX_DEVICES);
   accel__quiet_host(h, &host);
-  accel__verdict verdict = accel__handshake(file->path, &host, &file->table, why, sizeof why);
+  accel__verdict verdict = handshake(file, &host, why, sizeof why);
   if (verdict == ACCEL__VERDICT_GOOD && name_is_taken(h, file, file->table.name))
     return refuse_shadowed(h, file, file->table.name);
   if (verdict == ACCEL__VERDICT_GOOD)
@@ -344,7 +366,7 @@ accel_status accel__open_plugin(accel__hardware *h, accel__plugin_file *file) {
     return accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "%s: %s", file->path, file->why);
   ACCEL_ALLOC(devices, &h->arena, ACCEL__MAX_DEVICES);
   accel__quiet_host(h, &host);
-  accel__verdict verdict = accel__handshake(file->path, &host, &file->table, why, sizeof why);
+  accel__verdict verdict = handshake(file, &host, why, sizeof why);
   if (verdict == ACCEL__VERDICT_GOOD)
     verdict = accel__plugin_devices(&file->table, &host, devices, &n, why, sizeof why);
   if (verdict == ACCEL__VERDICT_GOOD && !same_devices(file, devices, n)) {

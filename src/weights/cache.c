@@ -124,7 +124,7 @@ static bool put(const accel__cache *c, const char *key, const char *label,
   const int directory = accel__cache_make_directory(c, label);
   bool kept = directory >= 0 && accel__cache_make_room(c, label, file.bytes);
   const int error = kept ? put_file(directory, &file, part, n) : 0;
-  if (error) kept = accel__cache_declined(c, label, strerror_r(error, why, sizeof why));
+  if (error) kept = accel__cache_declined(c, label, accel__error_text(error, why, sizeof why));
   if (directory >= 0) close(directory);
   accel__cache_file_free(&file);
   return kept;

@@ -39,7 +39,7 @@ int accel__cache_make_directory(const accel__cache *c, const char *label) {
     return -1;
   }
   const int directory = accel__cache_open_directory(c);
-  if (directory < 0) accel__cache_declined(c, label, strerror_r(errno, why, sizeof why));
+  if (directory < 0) accel__cache_declined(c, label, accel__error_text(errno, why, sizeof why));
   return directory;
 }
 

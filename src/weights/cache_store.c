@@ -115,7 +115,7 @@ static bool open_any(accel__cache_store *s, accel__cache_file *wanted, const uin
   if (error == EBUSY)
     accel__cache_declined(s->cache, label, "another process is writing it");
   else if (error && error != ECANCELED)
-    accel__cache_declined(s->cache, label, strerror_r(error, why, sizeof why));
+    accel__cache_declined(s->cache, label, accel__error_text(error, why, sizeof why));
   return !error;
 }
 
@@ -188,7 +188,7 @@ bool accel__cache_store_put(accel__cache_store *s, uint32_t index, const accel_p
   if (!error) return true;
   if (atomic_exchange(&s->refused, true)) return false;
   if (!s->whole && (error == ENOSPC || error == EDQUOT)) atomic_store(&s->drop, true);
-  return accel__cache_declined(s->cache, s->file.label, strerror_r(error, why, sizeof why));
+  return accel__cache_declined(s->cache, s->file.label, accel__error_text(error, why, sizeof why));
 }
 
 bool accel__cache_store_recheck(accel__cache_store *s, uint32_t index) {
@@ -218,7 +218,8 @@ bool accel__cache_store_commit(accel__cache_store *s) {
   accel__cache_name(s->file.key, ".part", part);
   accel__cache_name(s->file.key, ".packed", name);
   if (renameat(s->directory, part, s->directory, name))
-    return accel__cache_declined(s->cache, s->file.label, strerror_r(errno, why, sizeof why));
+    return accel__cache_declined(s->cache, s->file.label,
+                                 accel__error_text(errno, why, sizeof why));
   s->whole = true;
   (void)accel__cache_lock(s->fd, false); /* others may read it */
   return finish(s);

@@ -313,7 +313,8 @@ static accel_status start_threads(accel__range_reader *r, uint32_t wanted) {
     if (!error) continue;
     char sentence[128];
     return accel__fail(ACCEL_ERROR_LIMIT, "reader: the system refused thread %u of %u: %s",
-                       r->n_thread + 1, wanted, strerror_r(error, sentence, sizeof sentence));
+                       r->n_thread + 1, wanted,
+                       accel__error_text(error, sentence, sizeof sentence));
   }
   return ACCEL_OK;
 }

@@ -7,7 +7,7 @@ import unittest
 ROOT = os.environ.get("ACCEL_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 
 # Top to bottom.  Layers of one line are neighbours and may not include each other.
-LAYERS = [["cli"], ["bench", "serve"], ["tool"], ["api"], ["verify", "rag"], ["tasks", "speech"], ["generate"], ["processing"], ["dispatch"], ["hardware"], ["registry"],
+LAYERS = [["cli"], ["bench", "serve", "browser"], ["tool"], ["api"], ["verify", "rag"], ["tasks", "speech"], ["generate"], ["processing"], ["dispatch"], ["hardware"], ["registry"],
           ["models"], ["modeling"], ["adapters"], ["program"],
           ["text", "vision", "audio", "diffusion"], ["weights"], ["core"], ["formats", "shared"]]
 HEIGHT = {name: len(LAYERS) - i for i, names in enumerate(LAYERS) for name in names}

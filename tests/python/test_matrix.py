@@ -125,7 +125,7 @@ class Matrix(VerifyCase):
         self.assertEqual({name: (c["cpu"]["goldens"], c["cpu"]["state"]) for name, c in rows.items() if c["cpu"]["state"] != "untested"},
                          {"feature-extraction": (2, "pass"), "fill-mask": (2, "pass")})
         self.assertRegex(self.text("--view", "classes"), r"BERT +pass\(\d\.\de-\d\d\) +unsupported +fail\(2 of 4\)")
-        self.assertRegex(self.text("--view", "classes"), r"\nwebnn: this build has no plugin for it\n")
+        self.assertRegex(self.text("--view", "classes"), r"\nwebnn: WebNN is an interface of web browsers")
         self.bad(2, "without MODEL", "matrix", "bert", "--view", "tasks")
         self.bad(2, "one of --json", "matrix", "--markdown", "--html")
 

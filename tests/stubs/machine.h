@@ -146,6 +146,17 @@ static inline accel__hardware *machine_hardware(const machine *m, const char *pl
   return h;
 }
 
+/* A link `to` in the root's folder to the stub `from`. */
+static inline void machine_link_plugin(const machine *m, const char *folder, const char *from,
+                                       const char *to) {
+  char target[512], path[512];
+  snprintf(path, sizeof path, "%s/.keep", folder);
+  machine_write(m, path, "%s", "");
+  snprintf(target, sizeof target, "%s/%s", STUBS, from);
+  snprintf(path, sizeof path, "%s/%s/%s", m->root, folder, to);
+  assert_int_equal(symlink(target, path), 0);
+}
+
 /* The parsed report; free with cJSON_Delete. */
 static inline cJSON *machine_report(accel__hardware *h) {
   char *text = NULL;

@@ -110,22 +110,13 @@ static void a_failed_self_test_quarantines(void **state) {
   machine_free(&m);
 }
 
-static void link_plugin(const machine *m, const char *folder, const char *from, const char *to) {
-  char target[512], path[512];
-  snprintf(path, sizeof path, "%s/.keep", folder);
-  machine_write(m, path, "%s", "");
-  snprintf(target, sizeof target, "%s/%s", STUBS, from);
-  snprintf(path, sizeof path, "%s/%s/%s", m->root, folder, to);
-  assert_int_equal(symlink(target, path), 0);
-}
-
 static void the_first_plugin_of_a_name_wins(void **state) {
   machine m = machine_new();
   char path[512], first[512];
   (void)state;
-  link_plugin(&m, "one", "plugins/libaccel_good.so", "libaccel_good.so");
-  link_plugin(&m, "two", "plugins/libaccel_good.so", "libaccel_good.so");
-  link_plugin(&m, "two", "plugins/libaccel_good.so", "good.so"); /* not of the pattern */
+  machine_link_plugin(&m, "one", "plugins/libaccel_good.so", "libaccel_good.so");
+  machine_link_plugin(&m, "two", "plugins/libaccel_good.so", "libaccel_good.so");
+  machine_link_plugin(&m, "two", "plugins/libaccel_good.so", "good.so"); /* not of the pattern */
   machine_write(&m, "two/libaccel_text.so", "this is no shared object\n");
   snprintf(path, sizeof path, "%s/nowhere:%s/one::%s/two", m.root, m.root, m.root);
   snprintf(first, sizeof first, "%s/one/libaccel_good.so", m.root);

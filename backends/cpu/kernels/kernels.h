@@ -34,7 +34,8 @@ typedef enum cpu_isa {
   CPU_ISA_AVX512, /* F, DQ, BW, VL */
   CPU_ISA_AVX512VNNI,
   CPU_ISA_AVX512BF16,
-  CPU_ISA_AMX, /* bf16 and int8, on processors that have AVX-512 BF16, too */
+  CPU_ISA_AMX,     /* bf16 and int8, on processors that have AVX-512 BF16, too */
+  CPU_ISA_SIMD128, /* WebAssembly's vectors; there in the place of CPU_ISA_SCALAR */
   CPU_ISA_COUNT
 } cpu_isa;
 

@@ -1,7 +1,20 @@
-/* narrow_four.h - widen_pair() on vectors of four floats (vec_four.h), included by narrow_scalar.c
- * and narrow_neon.c, which define WIDEN_HALVES(p): four fp16 at p as fp32. */
+/* narrow_four.h - widen_pair() on vectors of four floats (vec_four.h).  The includer may define
+ * WIDEN_HALVES(p): four fp16 at p as fp32. */
 #ifndef ACCEL_CPU_NARROW_FOUR_H
 #define ACCEL_CPU_NARROW_FOUR_H
+
+#ifndef WIDEN_HALVES
+V_INLINE vf widen_halves(const void *p) {
+  uint16_t half[4];
+  memcpy(half, p, sizeof half);
+  const vu bits = {half[0], half[1], half[2], half[3]}, exponent = bits & 0x7c00u;
+  const vu normal = ((bits & 0x7fffu) << 13) + 0x38000000u; /* the exponent's bias from 15 to 127 */
+  const vf subnormal = __builtin_convertvector((vm)(bits & 0x3ffu), vf) * 0x1p-24f;
+  const vu infinite = (vu)(exponent == 0x7c00u) & 0x38000000u, none = (vu)(exponent == 0u);
+  return (vf)((bits & 0x8000u) << 16 | (none & (vu)subnormal) | (~none & (normal + infinite)));
+}
+#define WIDEN_HALVES(p) widen_halves(p)
+#endif
 
 /* Two k of a panel, exactly; E4M3 times 2^-8: moved by one bit it is that as fp16, with a top
  * exponent bit of 0. */
