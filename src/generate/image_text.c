@@ -1,7 +1,7 @@
-/* image_text.c - text about pictures: captions and answers (BLIP), and language models whose text
- * shows pictures (LLaVA).
+/* image_text.c - text about pictures: captions and answers (BLIP), pages (Donut), and language
+ * models whose text shows pictures (LLaVA).
  *
- * BLIP's decoder looks at the encoder's states.  In LLaVA a picture takes the positions of as many
+ * BLIP's and Donut's decoders look at the encoder's states.  In LLaVA a picture takes the positions of as many
  * image tokens as it has rows: the prompt's one token for it is repeated so often, and the prompt
  * is read together with the pixels. */
 #include "generate/image_text.h"
@@ -123,7 +123,8 @@ static accel_status read_text(accel__image_reader *j, const accel_image_prompt *
   const bool paligemma = image_tokens && image_tokens->style == ACCEL__PICTURE_PALIGEMMA,
              renders = image_tokens && (p->kind == ACCEL_PROMPT_MESSAGES ||
                                         (p->kind == ACCEL_PROMPT_QUESTION && !paligemma)),
-             templated = renders || p->kind == ACCEL_PROMPT_TEMPLATED;
+             templated = renders || p->kind == ACCEL_PROMPT_TEMPLATED,
+             answers = j->ep->model->generation.answer_prefix;
   accel__buffer text = {0}, whole = {0};
   accel_status status = ACCEL_OK;
   if (!renders && !p->text && !paligemma) return ACCEL_OK;
@@ -140,7 +141,7 @@ static accel_status read_text(accel__image_reader *j, const accel_image_prompt *
   }
   if (status == ACCEL_OK) {
     accel__encode_options how = {.add_special_tokens =
-                                     !j->no_special_tokens && !paligemma &&
+                                     !j->no_special_tokens && !paligemma && !answers &&
                                      !(templated && begins_with_bos(processor->tokenizer, bytes))};
     status = accel__encode(processor->tokenizer, bytes, strlen(bytes), NULL, 0, &how, &s->enc);
   }
@@ -244,7 +245,7 @@ accel_status accel__image_text_read(accel__image_reader *j, const accel_image_pr
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s holds no conversations; ask with a text",
                        j->ep->name, model->architecture);
   const bool asks = !model->image_tokens && !model->generation.caption_prefix,
-             text = p->text && *p->text;
+             text = p->text && *p->text && !model->generation.answer_prefix;
   if (asks && text && !reads_question(model))
     return accel__remedy(
         accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has a text; a %s takes a picture alone",
