@@ -508,8 +508,8 @@ static void unpack(const accel__result *r, const accel_tensor *to, const layout 
   }
 }
 
-/* The entry that takes what is given: "forward", or, where one of pixel_values and input_ids is left
- * out and the class runs without, the one of the other alone. */
+/* The entry that takes what is given: "forward", or, where one of pixel_values and input_ids is
+ * left out and the class runs without, the one of the other alone. */
 static const accel__model_entry *entry_for(const accel_endpoint *ep, const accel_tensors *inputs) {
   static const char *const without[][2] = {{"pixel_values", "forward_text"},
                                            {"input_ids", "forward_image"}};

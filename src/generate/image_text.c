@@ -1,9 +1,9 @@
 /* image_text.c - text about pictures: captions and answers (BLIP), pages (Donut), and language
  * models whose text shows pictures (LLaVA).
  *
- * BLIP's and Donut's decoders look at the encoder's states.  In LLaVA a picture takes the positions of as many
- * image tokens as it has rows: the prompt's one token for it is repeated so often, and the prompt
- * is read together with the pixels. */
+ * BLIP's and Donut's decoders look at the encoder's states.  In LLaVA a picture takes the positions
+ * of as many image tokens as it has rows: the prompt's one token for it is repeated so often, and
+ * the prompt is read together with the pixels. */
 #include "generate/image_text.h"
 
 #include <stdlib.h>

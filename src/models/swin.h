@@ -1,6 +1,6 @@
-/* swin.h - stages of windowed attention: Swin itself, Donut's encoder, and the audio tower of CLAP.  Windows, their
- * cyclic shift and their padding are one table of row numbers for each stage, which the program
- * computes from the sides of the grid. */
+/* swin.h - stages of windowed attention: Swin itself, Donut's encoder, and the audio tower of CLAP.
+ * Windows, their cyclic shift and their padding are one table of row numbers for each stage, which
+ * the program computes from the sides of the grid. */
 #ifndef ACCEL_MODELS_SWIN_H
 #define ACCEL_MODELS_SWIN_H
 
@@ -41,7 +41,8 @@ typedef struct accel__swin_model {
 
 /* transformers' defaults, the fields of config.json, labels; sets b->spelling. */
 accel_status accel__swin_model_read(accel__build *b, accel__swin_model *m);
-/* Donut's Swin with a position table: its class makes one with a row too many, and cannot add it. */
+/* Donut's Swin with a position table: its class makes one with a row too many, which it cannot
+ * add. */
 accel_status accel__swin_refuse_table(const accel__build *b, const accel__swin_model *m,
                                       bool donut);
 /* "pixel_values" [B, channels, H, W] of any size whose last stage has a window at least. */
