@@ -280,19 +280,20 @@ accel_status accel__image_text_request(const accel_endpoint *ep, const accel__ge
 accel_status accel__image_text_finish(const accel_endpoint *ep, const accel__image_text *prompts,
                                       bool keep_special_tokens, accel_generations *found) {
   const accel__tokenizer *tokenizer = accel__processor_for(ep)->tokenizer;
-  const bool begins = ep->model->generation.caption_prefix && tokenizer;
+  const bool whole = ep->model->generation.answer_prefix,
+             begins = (ep->model->generation.caption_prefix || whole) && tokenizer;
   accel_status status = ACCEL_OK;
   for (uint32_t i = 0; begins && status == ACCEL_OK && i < found->n; i++) {
     accel_generation *g = (accel_generation *)&found->item[i]; /* ours until it is handed out */
     const accel__image_text *s = &prompts[g->prompt];
-    if (s->enc.n < 2) continue;
-    const size_t n = s->enc.n - 1 + g->n;
+    if (s->enc.n < (whole ? 1 : 2)) continue;
+    const size_t front = s->enc.n - (whole ? 0 : 1), n = front + g->n;
     int32_t *ids = malloc(n * sizeof *ids);
     accel__buffer text = {0};
     if (!ids) return accel__no_memory(n * sizeof *ids);
-    memcpy(ids, s->enc.ids, (s->enc.n - 1) * sizeof *ids);
-    memcpy(ids + s->enc.n - 1, g->ids, g->n * sizeof *ids);
-    ids[0] = (int32_t)ep->model->bos_id;
+    memcpy(ids, s->enc.ids, front * sizeof *ids);
+    memcpy(ids + front, g->ids, g->n * sizeof *ids);
+    if (!whole) ids[0] = (int32_t)ep->model->bos_id;
     status = accel__decode(tokenizer, ids, n, !keep_special_tokens,
                            accel__tokenizer_describe(tokenizer)->clean_up, &text);
     if (status == ACCEL_OK)
@@ -357,6 +358,13 @@ static accel_status make_request(void *user, const accel__generate_plan *plan, u
 accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt *prompts,
                                     uint32_t n, const accel_generate_params *params,
                                     accel_generations **out) {
+  return accel__generate_images_for(ep, NULL, prompts, n, params, out);
+}
+
+accel_status accel__generate_images_for(accel_endpoint *ep, const accel__task_settings *task,
+                                        const accel_image_prompt *prompts, uint32_t n,
+                                        const accel_generate_params *params,
+                                        accel_generations **out) {
   accel__image_reader reader = {0};
   accel__generate_plan plan = {0};
   job j = {.ep = ep, .params = params, .prepared = calloc((size_t)n + 1, sizeof *j.prepared)};
@@ -366,7 +374,8 @@ accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt
   ACCEL_GOTO(accel__image_reader_open(ep, params->no_special_tokens != 0, &reader));
   for (uint32_t i = 0; i < n; i++)
     ACCEL_GOTO(accel__image_text_read(&reader, &prompts[i], i, &j.prepared[i]));
-  ACCEL_GOTO(accel__generate_plan_make(ep, params, &plan));
+  ACCEL_GOTO(task ? accel__generate_plan_for(ep, task, params, &plan)
+                  : accel__generate_plan_make(ep, params, &plan));
   status = accel__generate_with(ep, &plan, params, n, make_request, &j, out);
   if (status == ACCEL_OK)
     status = accel__image_text_finish(ep, j.prepared, params->keep_special_tokens != 0, *out);

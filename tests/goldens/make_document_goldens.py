@@ -62,6 +62,61 @@ def layoutlmv3_fixtures():
     yield "layoutlmv3_visual", dict(config=T.LayoutLMv3Config(**short, text_embed=False), cases=[case("LayoutLMv3ForSequenceClassification", "seen", seen)], dtype=torch.float16)
 
 
+BILL = ("Invoice no. 12-b Acme Stores, 5 High Street Total: \u20ac 31.50 paid on 3 May 2024 by card; thank you! Items: tea 2 x 3.25, cakes 5.00 and a "
+        "very-long-word-that-is-cut caf\u00e9").split()
+
+
+def layout_tokenizer():
+    """Byte BPE of few merges, trained on the page's own words, so that words are cut in several tokens."""
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=True)
+    t.train_from_iterator([" ".join(BILL)] * 3, trainers.BpeTrainer(vocab_size=330, special_tokens=["<s>", "<pad>", "</s>", "<unk>", "<mask>"],
+                                                                    initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False))
+    model = json.loads(t.to_str())["model"]
+    return T.LayoutLMv3Tokenizer(vocab=model["vocab"], merges=[tuple(m) for m in model["merges"]], model_max_length=64)
+
+
+def layout_page(count):
+    return [(w, [20 + 90 * (i % 10), 40 + 60 * (i // 10), min(20 + 90 * (i % 10) + 8 * len(w), 1000), 75 + 60 * (i // 10)]) for i, w in enumerate(BILL[:count])]
+
+
+def layout_qa(name):
+    tokens = layout_tokenizer()
+    config = T.LayoutLMv3Config(**{**LAYOUT, "vocab_size": len(tokens), "max_position_embeddings": 66, "pad_token_id": 1})
+    model = T.LayoutLMv3ForQuestionAnswering(config)
+    processor = T.LayoutLMv3Processor(T.LayoutLMv3ImageProcessor(size={"height": 20, "width": 20}, apply_ocr=False), tokens)
+    directory = save(name, model, processor)
+    model = load(directory, T.LayoutLMv3ForQuestionAnswering)
+    run = T.pipeline("document-question-answering", model=model, tokenizer=tokens, device="cpu")
+    cases = []
+    for question, words, how in (("What is the total?", layout_page(20), {}), ("who  was paid", layout_page(len(BILL)), {"top_k": 4}),
+                                 ("When?", layout_page(len(BILL)), {"top_k": 5, "max_answer_len": 3, "doc_stride": 9, "max_seq_len": 40}),
+                                 ("caf\u00e9 or tea?", layout_page(9), {"top_k": 3, "handle_impossible_answer": True})):
+        cases.append({"question": question, "word_boxes": words, "how": how, "want": run({"question": question, "word_boxes": words}, **how)})
+    looks = []
+    for page in PAGES[:2]:
+        words = layout_page(12)
+        inputs = processor(load_image(str(FIXTURES / page)), "What is the total?", [w for w, _ in words], boxes=[b for _, b in words], return_tensors="pt")
+        with torch.no_grad():
+            out = model(**inputs)
+        n = inputs["input_ids"].shape[1]
+        encoding = tokens(["What is the total?"], [[w for w, _ in words]], boxes=[[b for _, b in words]])
+        inside = torch.tensor([[s == 1 for s in encoding.sequence_ids(0)]])
+        start, end = (torch.where(inside, x[:, :n], torch.tensor(-10000.0)) for x in (out.start_logits, out.end_logits))
+        inside[0, 0] = True  # [CLS] takes part in the softmax, and then is put aside
+        start[0, 0], end[0, 0] = out.start_logits[0, 0], out.end_logits[0, 0]
+        start, end = start.softmax(-1)[0], end.softmax(-1)[0]
+        start[0] = end[0] = 0
+        scores = torch.outer(start, end).triu().tril(14)
+        s, e = divmod(int(scores.argmax()), n)
+        ids = encoding.word_ids(0)
+        looks.append({"file": page, "question": "What is the total?", "word_boxes": words,
+                      "want": [{"score": float(scores[s, e]), "answer": " ".join(w for w, _ in words[ids[s]:ids[e] + 1]), "start": ids[s], "end": ids[e]}]})
+    write(directory, cases=cases, looks=looks)
+    return []
+
+
 # ---- Donut ----
 
 SWIN = dict(image_size=[44, 36], patch_size=2, embed_dim=8, depths=[2, 2], num_heads=[2, 4], window_size=3)
@@ -190,7 +245,7 @@ def main(wanted):
     torch.set_num_threads(1)
     T.logging.disable_progress_bar()
     listing = FIXTURES / "models" / "goldens_documents.list"
-    kinds = {"donut": donut, "donut_projected": lambda n: donut(n, True)}
+    kinds = {"layoutlmv3_qa": layout_qa, "donut": donut, "donut_projected": lambda n: donut(n, True)}
     tiny_models.run([donut_swin_fixtures, layoutlmv3_fixtures], listing.name, wanted or ["donut_swin", "layoutlmv3"])
     lines = listing.read_text().splitlines() if listing.exists() else []
     for name, make in kinds.items():
