@@ -1,7 +1,7 @@
 /**
  * @file media_tasks.h
  * Pictures and sounds: preprocessing, classification, object detection, segmentation, depth,
- * transcription.
+ * documents, transcription.
  *
  * Include accel/accel.h, which includes this file.  Results follow the pipelines of transformers
  * that are named at each function; models are fed through the processor of their directory
@@ -288,9 +288,106 @@ ACCEL_API void accel_depths_free(accel_depths **depths);
 ACCEL_API accel_status accel_draw_depth(const accel_depths *found, uint32_t index, uint32_t bits,
                                         const char *path);
 
-/* ---- transcription ------------------------------------------------------------------------- */
+/* ---- documents ----------------------------------------------------------------------------- */
 
 struct accel_generate_params;
+
+/** A question about a page. */
+typedef struct accel_document_question {
+  /** What is asked. */
+  const char *question;
+  /** The page; NULL: none, of a LayoutLMv3 that does not look at it. */
+  const accel_media *image;
+  /** [n_words] words of the page in reading order, for LayoutLMv3: there is no OCR engine here. */
+  const char *const *words;
+  /** [n_words][4] the box of each: left, top, right, bottom in 1000ths of the page's width and
+   *  height, 0 to 1000. */
+  const int32_t *boxes;
+  /** Words. */
+  uint32_t n_words;
+} accel_document_question;
+
+/** How documents are asked; accel_document_params_default() has the pipeline's values. */
+typedef struct accel_document_params {
+  /** sizeof(accel_document_params). */
+  uint32_t size;
+  /** LayoutLMv3: most answers to a question; default 1. */
+  uint32_t top_k;
+  /** LayoutLMv3: tokens of an answer at most; default 15. */
+  uint32_t max_answer_len;
+  /** LayoutLMv3: tokens of question and words that are read at once; 0 (default), or more than the
+   *  model takes: what it takes. */
+  uint32_t max_seq_len;
+  /** LayoutLMv3: tokens that such windows share; 0 (default): half of max_seq_len, at most 256. */
+  uint32_t doc_stride;
+  /** LayoutLMv3: 1: that there is no answer is one, too; default 0. */
+  int32_t handle_impossible_answer;
+  /** LayoutLMv3: 1: the model looks at the picture, too, as its processor gives it; 0 (default): it
+   *  reads words and boxes alone, as transformers' pipeline has it. */
+  int32_t look;
+  /** Donut: limits and sampling of its answer; NULL: the defaults, 256 new tokens where the model
+   *  does not say. */
+  const struct accel_generate_params *generate;
+} accel_document_params;
+
+/** An answer. */
+typedef struct accel_document_answer {
+  /** Probability; NaN: Donut tells none. */
+  double score;
+  /** Number of the first of its words; -1: Donut knows of no words. */
+  int64_t start;
+  /** Number of the last. */
+  int64_t end;
+  /** Its text; NULL: Donut wrote none. */
+  const char *answer;
+} accel_document_answer;
+
+/** Answers to questions about documents. */
+typedef struct accel_document_answers {
+  /** Questions. */
+  uint32_t n;
+  /** [n] answers to each. */
+  const uint32_t *count;
+  /** [n][count[i]] best first. */
+  const accel_document_answer *const *answer;
+} accel_document_answers;
+
+/** The values of the pipeline. */
+ACCEL_API accel_document_params accel_document_params_default(void);
+
+/**
+ * Answers questions about pages: pipeline document-question-answering, of LayoutLMv3
+ * (LayoutLMv3ForQuestionAnswering, which finds the answer among the words it is given) and Donut
+ * (VisionEncoderDecoderModel, which reads the picture).  Spans whose probability is 0 are left out.
+ *
+ * @param questions [n]
+ * @param params NULL: the defaults.
+ * @param out freed with accel_document_answers_free().
+ * @return ACCEL_ERROR_ARGUMENT: a question without words and boxes for LayoutLMv3, or without a
+ *         picture for Donut; a box outside 0 to 1000; a top_k or max_answer_len of 0.
+ *         ACCEL_ERROR_UNSUPPORTED: another model.  Else, for Donut, as accel_generate_images().
+ */
+ACCEL_API accel_status accel_answer_documents(accel_endpoint *endpoint,
+                                              const accel_document_question *questions, uint32_t n,
+                                              const accel_document_params *params,
+                                              accel_document_answers **out);
+
+/** Frees a result and sets the pointer to NULL. */
+ACCEL_API void accel_document_answers_free(accel_document_answers **answers);
+
+/**
+ * What a Donut says about a page as JSON: token2json of its processor.  `<s_name> ... </s_name>` is
+ * a member, `<sep/>` stands between the items of a list; letter case counts in names outside ASCII
+ * alone.
+ *
+ * @param text with its marks, as accel_generate_images() gives it with keep_special_tokens.
+ * @param json freed with accel_string_free().
+ * @return ACCEL_ERROR_UNSUPPORTED: the endpoint has no tokenizer.
+ */
+ACCEL_API accel_status accel_document_json(accel_endpoint *endpoint, const char *text, char **json);
+
+/* ---- transcription ------------------------------------------------------------------------- */
+
 struct accel_speech_segment;
 
 /** Receives a segment of Whisper's as soon as it is final, from the thread that transcribes: number

@@ -512,18 +512,30 @@ static void unpack(const accel__result *r, const accel_tensor *to, const layout 
   }
 }
 
-static accel_status choose_outputs(const accel_endpoint *ep, const char *const *names, uint32_t n,
-                                   uint32_t *chosen, uint32_t *n_chosen) {
-  const accel__model *m = ep->model;
+/* The entry that takes what is given: "forward", or, where one of pixel_values and input_ids is
+ * left out and the class runs without, the one of the other alone. */
+static const accel__model_entry *entry_for(const accel_endpoint *ep, const accel_tensors *inputs) {
+  static const char *const without[][2] = {{"pixel_values", "forward_text"},
+                                           {"input_ids", "forward_image"}};
+  for (int i = 0; i < 2; i++) {
+    const accel__model_entry *e = accel__model_entry_of(ep->model, without[i][1]);
+    if (e && !find(inputs, without[i][0])) return e;
+  }
+  return accel__model_entry_of(ep->model, "forward");
+}
+
+static accel_status choose_outputs(const accel_endpoint *ep, const accel__model_entry *e,
+                                   const char *const *names, uint32_t n, uint32_t *chosen,
+                                   uint32_t *n_chosen) {
   *n_chosen = 0;
-  for (uint32_t i = 0; !names && i < m->n_outputs; i++)
-    if (!m->outputs[i].asked) chosen[(*n_chosen)++] = i;
+  for (uint32_t i = 0; !names && i < e->n_outputs; i++)
+    if (!e->outputs[i].asked) chosen[(*n_chosen)++] = i;
   for (uint32_t k = 0; names && k < n; k++) {
     uint32_t i = 0;
-    while (i < m->n_outputs && strcmp(m->outputs[i].name, names[k])) i++;
-    if (i == m->n_outputs)
+    while (i < e->n_outputs && strcmp(e->outputs[i].name, names[k])) i++;
+    if (i == e->n_outputs)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s has no output '%s'", ep->name,
-                         m->architecture, names[k]);
+                         ep->model->architecture, names[k]);
     for (uint32_t earlier = 0; earlier < k; earlier++)
       if (chosen[earlier] == i)
         return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: output '%s' is named twice", ep->name,
@@ -556,12 +568,12 @@ static accel_status check_names(const accel_endpoint *ep, const accel_tensors *i
   return ACCEL_OK;
 }
 
-static accel_status collect(const accel_endpoint *ep, const uint32_t *chosen, uint32_t n,
-                            const accel__result *results, const layout *sides,
-                            accel_tensors **outputs) {
+static accel_status collect(const accel_endpoint *ep, const accel__model_entry *e,
+                            const uint32_t *chosen, uint32_t n, const accel__result *results,
+                            const layout *sides, accel_tensors **outputs) {
   accel_tensor *like = calloc(n + 1, sizeof *like);
   if (!like) return accel__no_memory(n * sizeof *like);
-  const accel__model_output *o = ep->model->outputs;
+  const accel__model_output *o = e->outputs;
   for (uint32_t k = 0; k < n; k++)
     result_shape(&o[chosen[k]], &results[k], layout_of(ep, &o[chosen[k]], sides), &like[k]);
   accel_status status = accel__tensors_new(like, n, outputs);
@@ -571,10 +583,11 @@ static accel_status collect(const accel_endpoint *ep, const uint32_t *chosen, ui
   return status;
 }
 
-/* Input i of "forward" into the batch; packed[i]: its memory, to be freed. */
-static accel_status pack_one(const accel_endpoint *ep, uint32_t i, const accel_tensors *inputs,
-                             const layout *l, void **packed, accel__batch *batch) {
-  const accel__model_input *in = &ep->model->inputs[i];
+/* Input i of the entry into the batch; packed[i]: its memory, to be freed. */
+static accel_status pack_one(const accel_endpoint *ep, const accel__model_entry *e, uint32_t i,
+                             const accel_tensors *inputs, const layout *l, void **packed,
+                             accel__batch *batch) {
+  const accel__model_input *in = &e->inputs[i];
   if (in->kind == ACCEL__INPUT_ITEM)
     return take_item(ep, in, find(inputs, in->name), &packed[i], &batch->item[i]);
   if (in->kind == ACCEL__INPUT_DERIVED)
@@ -594,18 +607,18 @@ static accel_status pack_one(const accel_endpoint *ep, uint32_t i, const accel_t
     return (in->kind == ACCEL__INPUT_EOS_ROW ? eos_rows : last_rows)(ep, inputs, l, packed[i]);
   if (in->kind == ACCEL__INPUT_TOKENS) return pack_input(ep, in, inputs, side, packed[i]);
   uint32_t ids = 0;
-  while (strcmp(ep->model->inputs[ids].name, "input_ids")) ids++; /* stands before its positions */
+  while (strcmp(e->inputs[ids].name, "input_ids")) ids++; /* stands before its positions */
   return pack_places(ep, in, inputs, side, packed[ids], packed[i]);
 }
 
 static accel_status run_padded(accel_endpoint *ep, const accel_tensors *inputs,
                                const char *const *names, uint32_t n_names,
                                accel_tensors **outputs) {
-  const accel__model *m = ep->model;
+  const accel__model_entry *e = entry_for(ep, inputs);
   accel_status status = ACCEL_OK;
   layout l[2] = {{0}};
   void *packed[MAX_INPUTS] = {0};
-  uint32_t n = names && n_names > m->n_outputs ? n_names : m->n_outputs, n_chosen = 0;
+  uint32_t n = names && n_names > e->n_outputs ? n_names : e->n_outputs, n_chosen = 0;
   uint32_t *chosen = calloc(n + 1, sizeof *chosen);
   accel__result *results = calloc(n + 1, sizeof *results);
   *outputs = NULL;
@@ -616,17 +629,18 @@ static accel_status run_padded(accel_endpoint *ep, const accel_tensors *inputs,
     ACCEL_GOTO(accel__fail(ACCEL_ERROR_ARGUMENT,
                            "%s: input '%s' has %lld rows, expected the %lld of '%s'", ep->name,
                            ids_of[1], (long long)l[1].batch, (long long)l[0].batch, ids_of[0]));
-  ACCEL_GOTO(choose_outputs(ep, names, n_names, chosen, &n_chosen));
+  ACCEL_GOTO(choose_outputs(ep, e, names, n_names, chosen, &n_chosen));
 
   accel__batch batch = {.n = (uint32_t)(l[0].batch ? l[0].batch : l[1].batch),
                         .lengths = l[0].length,
                         .tokens = l[0].tokens,
                         .decoder_lengths = l[1].length,
                         .decoder_tokens = l[1].tokens};
-  for (uint32_t i = 0; i < m->n_inputs; i++) ACCEL_GOTO(pack_one(ep, i, inputs, l, packed, &batch));
-  ACCEL_GOTO(accel__endpoint_run(ep, (uint32_t)accel__endpoint_entry(ep, "forward"), &batch, chosen,
-                                 n_chosen, results));
-  ACCEL_GOTO(collect(ep, chosen, n_chosen, results, l, outputs));
+  for (uint32_t i = 0; i < e->n_inputs; i++)
+    ACCEL_GOTO(pack_one(ep, e, i, inputs, l, packed, &batch));
+  ACCEL_GOTO(accel__endpoint_run(ep, (uint32_t)(e - ep->model->entries), &batch, chosen, n_chosen,
+                                 results));
+  ACCEL_GOTO(collect(ep, e, chosen, n_chosen, results, l, outputs));
 done:
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(packed[i]);
   for (uint32_t k = 0; results && k < n_chosen; k++) free(results[k].data);

@@ -10,6 +10,7 @@
 #include "dispatch/parts.h"
 #include "dispatch/run_scratch.h"
 #include "modeling/default_row.h"
+#include "models/model_build.h"
 #include "shared/dim_expr.h"
 
 enum { MAX_INPUTS = ACCEL__MAX_INPUTS, MAX_OUTPUTS = 256 };
@@ -153,10 +154,26 @@ static accel_status item_view(const accel_endpoint *ep, const accel__model_input
   }
   view->host = (void *)item->data;
   view->capacity = bytes;
-  return ACCEL_OK;
+  return in->max > 0 ? check_range(ep, in, view->host, bytes / 4) : ACCEL_OK;
 }
 
-/* Absent ITEM inputs: zeros or ones of the shape that the others give them. */
+/* Absent position_ids [items, n] of a class whose ids come whole, too. */
+static accel_status default_positions(const accel_endpoint *ep, uint32_t index,
+                                      const accel_plugin_view *in, const accel_plugin_view *to,
+                                      int32_t *out) {
+  const accel__model_entry *e = &ep->model->entries[index];
+  const int32_t at = accel__entry_input(e, "input_ids");
+  for (int64_t k = 0; at >= 0 && in[at].host && k < to->dim[0]; k++) {
+    const accel__default_row_args of = {.ids = (const int32_t *)in[at].host + k * to->dim[1],
+                                        .n = to->dim[1],
+                                        .pad_id = (int32_t)ep->model->pad_id};
+    if (!accel__default_row(ACCEL__DEFAULT_ROBERTA, &of, out + k * to->dim[1])) break;
+  }
+  return check_range(ep, &e->inputs[accel__entry_input(e, "position_ids")], out,
+                     (uint64_t)(to->dim[0] * to->dim[1]));
+}
+
+/* Absent ITEM inputs: zeros, ones or positions of the shape that the others give them. */
 static accel_status default_items(const accel_endpoint *ep, uint32_t index, const int64_t *dims,
                                   int32_t **owned, accel_plugin_view *in) {
   const accel_plugin_program *p = accel__program_view(ep->model->program);
@@ -175,6 +192,8 @@ static accel_status default_items(const accel_endpoint *ep, uint32_t index, cons
       else
         owned[i][k] = 1;
     }
+    if (ep->model->entries[index].inputs[i].otherwise == ACCEL__DEFAULT_ROBERTA)
+      ACCEL_TRY(default_positions(ep, index, in, &in[i], owned[i]));
     in[i].host = owned[i];
     in[i].capacity = bytes;
   }

@@ -11,9 +11,10 @@ bool accel__generates_from_pictures(const accel_endpoint *ep);
  * something follows from it. */
 bool accel__takes_whole(const accel_endpoint *ep, const char *argument);
 /* As accel__generate_request, from a prompt and the tensors of its pictures (pixel_values,
- * image_sizes, image_grid_thw; arrays that stay until the request is finished).  BLIP's captions:
- * an empty prompt is allowed.  LLaVA: `ids` hold as many image tokens as the pictures have rows,
- * else ACCEL_ERROR_ARGUMENT with both numbers; without pictures it is a prompt like any other. */
+ * image_sizes, image_grid_thw; arrays that stay until the request is finished).  BLIP's captions
+ * and Donut: an empty prompt is allowed.  LLaVA: `ids` hold as many image tokens as the pictures
+ * have rows, else ACCEL_ERROR_ARGUMENT with both numbers; without pictures it is a prompt like any
+ * other. */
 accel_status accel__pictured_request(const accel_endpoint *ep, const accel__generate_plan *plan,
                                      const accel_generate_params *params,
                                      const accel__encoder_input *prompt, uint32_t number,

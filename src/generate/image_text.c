@@ -1,9 +1,9 @@
-/* image_text.c - text about pictures: captions and answers (BLIP), and language models whose text
- * shows pictures (LLaVA).
+/* image_text.c - text about pictures: captions and answers (BLIP), pages (Donut), and language
+ * models whose text shows pictures (LLaVA).
  *
- * BLIP's decoder looks at the encoder's states.  In LLaVA a picture takes the positions of as many
- * image tokens as it has rows: the prompt's one token for it is repeated so often, and the prompt
- * is read together with the pixels. */
+ * BLIP's and Donut's decoders look at the encoder's states.  In LLaVA a picture takes the positions
+ * of as many image tokens as it has rows: the prompt's one token for it is repeated so often, and
+ * the prompt is read together with the pixels. */
 #include "generate/image_text.h"
 
 #include <stdlib.h>
@@ -149,7 +149,8 @@ static accel_status read_text(accel__image_reader *j, const accel_image_prompt *
   const bool plain = image_tokens && writes_whole(image_tokens->style),
              renders = image_tokens && (p->kind == ACCEL_PROMPT_MESSAGES ||
                                         (p->kind == ACCEL_PROMPT_QUESTION && !plain)),
-             templated = renders || p->kind == ACCEL_PROMPT_TEMPLATED;
+             templated = renders || p->kind == ACCEL_PROMPT_TEMPLATED,
+             answers = j->ep->model->generation.answer_prefix;
   accel__buffer text = {0}, whole = {0};
   accel_status status = ACCEL_OK;
   if (!renders && !p->text && !plain) return ACCEL_OK;
@@ -166,7 +167,7 @@ static accel_status read_text(accel__image_reader *j, const accel_image_prompt *
   }
   if (status == ACCEL_OK) {
     accel__encode_options how = {.add_special_tokens =
-                                     !j->no_special_tokens && !plain &&
+                                     !j->no_special_tokens && !plain && !answers &&
                                      !(templated && begins_with_bos(processor->tokenizer, bytes))};
     status = accel__encode(processor->tokenizer, bytes, strlen(bytes), NULL, 0, &how, &s->enc);
   }
@@ -270,7 +271,7 @@ accel_status accel__image_text_read(accel__image_reader *j, const accel_image_pr
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: a %s holds no conversations; ask with a text",
                        j->ep->name, model->architecture);
   const bool asks = !model->image_tokens && !model->generation.caption_prefix,
-             text = p->text && *p->text;
+             text = p->text && *p->text && !model->generation.answer_prefix;
   if (asks && text && !reads_question(model))
     return accel__remedy(
         accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u has a text; a %s takes a picture alone",
@@ -305,19 +306,20 @@ accel_status accel__image_text_request(const accel_endpoint *ep, const accel__ge
 accel_status accel__image_text_finish(const accel_endpoint *ep, const accel__image_text *prompts,
                                       bool keep_special_tokens, accel_generations *found) {
   const accel__tokenizer *tokenizer = accel__processor_for(ep)->tokenizer;
-  const bool begins = ep->model->generation.caption_prefix && tokenizer;
+  const bool whole = ep->model->generation.answer_prefix,
+             begins = (ep->model->generation.caption_prefix || whole) && tokenizer;
   accel_status status = ACCEL_OK;
   for (uint32_t i = 0; begins && status == ACCEL_OK && i < found->n; i++) {
     accel_generation *g = (accel_generation *)&found->item[i]; /* ours until it is handed out */
     const accel__image_text *s = &prompts[g->prompt];
-    if (s->enc.n < 2) continue;
-    const size_t n = s->enc.n - 1 + g->n;
+    if (s->enc.n < (whole ? 1 : 2)) continue;
+    const size_t front = s->enc.n - (whole ? 0 : 1), n = front + g->n;
     int32_t *ids = malloc(n * sizeof *ids);
     accel__buffer text = {0};
     if (!ids) return accel__no_memory(n * sizeof *ids);
-    memcpy(ids, s->enc.ids, (s->enc.n - 1) * sizeof *ids);
-    memcpy(ids + s->enc.n - 1, g->ids, g->n * sizeof *ids);
-    ids[0] = (int32_t)ep->model->bos_id;
+    memcpy(ids, s->enc.ids, front * sizeof *ids);
+    memcpy(ids + front, g->ids, g->n * sizeof *ids);
+    if (!whole) ids[0] = (int32_t)ep->model->bos_id;
     status = accel__decode(tokenizer, ids, n, !keep_special_tokens,
                            accel__tokenizer_describe(tokenizer)->clean_up, &text);
     if (status == ACCEL_OK)
@@ -380,8 +382,9 @@ static accel_status make_request(void *user, const accel__generate_plan *plan, u
 }
 
 /* Generates, and lets `take` have the result with the prompts it is of. */
-static accel_status generate_prompts(accel_endpoint *ep, const accel_image_prompt *prompts,
-                                     uint32_t n, const accel_generate_params *params,
+static accel_status generate_prompts(accel_endpoint *ep, const accel__task_settings *task,
+                                     const accel_image_prompt *prompts, uint32_t n,
+                                     const accel_generate_params *params,
                                      accel_status (*take)(void *user, accel_generations **found,
                                                           const accel__image_text *prepared),
                                      void *user) {
@@ -394,7 +397,8 @@ static accel_status generate_prompts(accel_endpoint *ep, const accel_image_promp
   ACCEL_GOTO(accel__image_reader_open(ep, params->no_special_tokens != 0, &reader));
   for (uint32_t i = 0; i < n; i++)
     ACCEL_GOTO(accel__image_text_read(&reader, &prompts[i], i, &j.prepared[i]));
-  ACCEL_GOTO(accel__generate_plan_make(ep, params, &plan));
+  ACCEL_GOTO(task ? accel__generate_plan_for(ep, task, params, &plan)
+                  : accel__generate_plan_make(ep, params, &plan));
   status = accel__generate_with(ep, &plan, params, n, make_request, &j, &found);
   if (status == ACCEL_OK)
     status = accel__image_text_finish(ep, j.prepared, params->keep_special_tokens != 0, found);
@@ -416,11 +420,18 @@ static accel_status take_all(void *user, accel_generations **found,
   return ACCEL_OK;
 }
 
+accel_status accel__generate_images_for(accel_endpoint *ep, const accel__task_settings *task,
+                                        const accel_image_prompt *prompts, uint32_t n,
+                                        const accel_generate_params *params,
+                                        accel_generations **out) {
+  *out = NULL;
+  return generate_prompts(ep, task, prompts, n, params, take_all, out);
+}
+
 accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt *prompts,
                                     uint32_t n, const accel_generate_params *params,
                                     accel_generations **out) {
-  *out = NULL;
-  return generate_prompts(ep, prompts, n, params, take_all, out);
+  return accel__generate_images_for(ep, NULL, prompts, n, params, out);
 }
 
 /* ---- regions ---- */
@@ -471,7 +482,7 @@ accel_status accel__generate_regions(accel_endpoint *ep, const accel_image_promp
   accel_status status = accel__media_directory(ep, &directory);
   if (status == ACCEL_OK)
     status = accel__florence_rules_read(directory, accel__task_arena(j.result), &j.rules);
-  if (status == ACCEL_OK) status = generate_prompts(ep, prompts, n, &how, take_regions, &j);
+  if (status == ACCEL_OK) status = generate_prompts(ep, NULL, prompts, n, &how, take_regions, &j);
   *out = accel__task_finish(j.result, status);
   return status;
 }

@@ -48,7 +48,8 @@ accel_status accel__image_text_request(const accel_endpoint *ep, const accel__ge
                                        const accel_generate_params *params,
                                        const accel__image_text *text, uint32_t number,
                                        int64_t context, accel__request *out);
-/* Captions are reported with the words that they were begun with: prompts[found->item[].prompt]. */
+/* Captions and what Donut says are reported with what they were begun with:
+ * prompts[found->item[].prompt]. */
 accel_status accel__image_text_finish(const accel_endpoint *ep, const accel__image_text *prompts,
                                       bool keep_special_tokens, accel_generations *found);
 
@@ -56,6 +57,11 @@ accel_status accel__image_text_finish(const accel_endpoint *ep, const accel__ima
 accel_status accel__generate_images(accel_endpoint *ep, const accel_image_prompt *prompts,
                                     uint32_t n, const accel_generate_params *params,
                                     accel_generations **out);
+/* The same with a task's part of the configuration. */
+accel_status accel__generate_images_for(accel_endpoint *ep, const accel__task_settings *task,
+                                        const accel_image_prompt *prompts, uint32_t n,
+                                        const accel_generate_params *params,
+                                        accel_generations **out);
 bool accel__names_regions(const accel_endpoint *ep);
 accel_status accel__generate_regions(accel_endpoint *ep, const accel_image_prompt *prompts,
                                      uint32_t n, const accel_generate_params *params,

@@ -664,9 +664,10 @@ void accel__head_spans(accel__build *b, accel__tensor x, const char *name) {
                         (long long)b->model->num_labels);
     return;
   }
-  accel__tensor both = accel__dense_layer(b, x, 2, true, -1, NULL, "%s", name); /* [T,2] */
-  accel__add_output(b, "start_logits", accel__slice(b->p, both, 1, 0, 1), ACCEL__OUTPUT_SQUEEZE);
-  accel__add_output(b, "end_logits", accel__slice(b->p, both, 1, 1, 2), ACCEL__OUTPUT_SQUEEZE);
+  accel__tensor both = accel__dense_layer(b, x, 2, true, -1, NULL, "%s", name); /* [..,2] */
+  const int32_t last = (int32_t)accel__rank(b->p, x) - 1;
+  accel__add_output(b, "start_logits", accel__slice(b->p, both, last, 0, 1), ACCEL__OUTPUT_SQUEEZE);
+  accel__add_output(b, "end_logits", accel__slice(b->p, both, last, 1, 2), ACCEL__OUTPUT_SQUEEZE);
 }
 
 void accel__head_words(accel__build *b, accel__tensor x) {

@@ -17,6 +17,10 @@
  *   forward       Without a session.  What the class's forward returns for a whole batch: logits of
  *                 every row, hidden states when asked for.
  *
+ *   forward_text, forward_image
+ *                 As "forward", of classes that also run where pixel_values, or input_ids, are
+ *                 left out: without those inputs (LayoutLMv3).
+ *
  *   embed         Without a session.  Only with an embed head (below).
  *
  *   decode        With a session; of classes that generate (ForCausalLM, LMHeadModel,
@@ -325,6 +329,9 @@ typedef struct accel__generation_rules {
   /* The prompt begins the caption: its first token becomes bos_id and its last one is left out,
    * while "encode" reads the picture alone (BLIP's captions). */
   bool caption_prefix;
+  /* The prompt begins the answer as it is: its tokens, without special ones, are all that the
+   * decoder begins with, while "encode" reads the picture (Donut). */
+  bool answer_prefix;
 } accel__generation_rules;
 
 typedef struct accel__model {

@@ -376,7 +376,7 @@ void accel__add_hidden(accel__build *b, accel__tensor x);
 void accel__head_tokens(accel__build *b, accel__tensor x, const char *name);
 /* pooled [B,C] -> logits [B, num_labels] by <name> */
 void accel__head_sequence(accel__build *b, accel__tensor pooled, const char *name);
-/* start_logits, end_logits [T] */
+/* start_logits, end_logits: x without its columns */
 void accel__head_spans(accel__build *b, accel__tensor x, const char *name);
 /* ForTokenClassification ("classifier") and ForQuestionAnswering ("qa_outputs") as BERT and its kin
  * have them. */

@@ -1,6 +1,8 @@
 /* bert.c - BERT (transformers' BertModel and its heads), and the encoder its relatives share. */
 #include "models/bert.h"
 
+#include "modeling/vision.h"
+
 accel_status accel__bert_read(accel__build *b, accel__bert_config *c) {
   const accel__field fields[] = {
       ACCEL_FIELD_INT("vocab_size", &c->vocab, 1, ACCEL__MAX_VOCAB),
@@ -51,7 +53,8 @@ static accel__tensor layer(accel__build *b, const accel__bert_config *c, accel__
       accel__dense_layer(b, x, c->hidden, true, -1, NULL, "encoder.layer.%u.attention.self.key", i);
   accel__tensor v = accel__dense_layer(b, x, c->hidden, true, -1, NULL,
                                        "encoder.layer.%u.attention.self.value", i);
-  accel__tensor y = accel__self_attention(b, q, k, v, c->heads, 0.0);
+  accel__tensor y = c->attention != NULL ? accel__attend(b, q, k, v, c->attention)
+                                         : accel__self_attention(b, q, k, v, c->heads, 0.0);
   y = accel__dense_layer(b, y, c->hidden, true, x, NULL, "encoder.layer.%u.attention.output.dense",
                          i);
   x = accel__norm_layer(b, y, -1, c->eps, true, "encoder.layer.%u.attention.output.LayerNorm", i);
@@ -61,11 +64,18 @@ static accel__tensor layer(accel__build *b, const accel__bert_config *c, accel__
   return accel__norm_layer(b, y, -1, c->eps, true, "encoder.layer.%u.output.LayerNorm", i);
 }
 
+static void list_hidden(accel__build *b, const accel__bert_config *c, accel__tensor x) {
+  if (c->attention != NULL)
+    accel__hidden_items(b, x, c->per_item);
+  else
+    accel__add_hidden(b, x);
+}
+
 accel__tensor accel__bert_encoder(accel__build *b, const accel__bert_config *c, accel__tensor x) {
-  accel__add_hidden(b, x);
+  list_hidden(b, c, x);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
     x = layer(b, c, x, i);
-    accel__add_hidden(b, x);
+    list_hidden(b, c, x);
   }
   accel__at(b->p, (uint32_t)c->layers + 1, "head");
   return x;

@@ -12,6 +12,10 @@ typedef struct accel__bert_config {
   double eps;
   bool tied;
   accel__activation act;
+  /* How rows that are no tokens attend, and how many of them an item has, by which hidden states
+   * are listed (LayoutLMv3); NULL: tokens see all of their sequence. */
+  const accel__attention *attention;
+  accel__dim per_item;
 } accel__bert_config;
 
 /* Defaults of transformers' class in *c; the fields of config.json on top; labels; variants

@@ -171,6 +171,7 @@ const char *accel__model_task(const char *class_name) {
       {"SwinModel", "image-feature-extraction"},
       {"ResNetModel", "image-feature-extraction"},
       {"ConvNextModel", "image-feature-extraction"},
+      {"LayoutLMv3ForQuestionAnswering", "document-question-answering"},
       {"ForSequenceClassification", "text-classification"},
       {"ForTokenClassification", "token-classification"},
       {"ForQuestionAnswering", "question-answering"},

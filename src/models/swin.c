@@ -1,5 +1,5 @@
-/* swin.c - Swin Transformer (transformers' SwinModel and classifier), and the windowed stages that
- * CLAP shares. */
+/* swin.c - Swin Transformer (transformers' SwinModel and classifier), DonutSwinModel, which is Swin
+ * without the last norm, and the windowed stages that CLAP shares. */
 #include "models/swin.h"
 
 #include <stdio.h>
@@ -127,7 +127,7 @@ static void list_hidden(accel__build *b, accel__tensor x, accel__grid grid, bool
   y = accel__reshape(b->p, y, 4, (accel__dim[]){b->B, c, grid.h, grid.w});
   char name[64];
   snprintf(name, sizeof name, "reshaped_hidden_states.%u", b->n_hidden);
-  if (!planes) accel__add_output(b, name, y, ACCEL__OUTPUT_ON_REQUEST);
+  if (!planes && b->output_path == NULL) accel__add_output(b, name, y, ACCEL__OUTPUT_ON_REQUEST);
   accel__add_hidden(b, planes ? y : x);
 }
 
@@ -176,29 +176,20 @@ accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__t
 
 /* ---- Swin ---- */
 
-typedef struct swin {
-  accel__swin c;
-  /* stride: pixels that a row is made to again (masked image modelling) */
-  int64_t channels, stride;
-  accel__size2 image, patch;
-  accel__grid grid;
-  bool absolute;
-} swin;
-
-static accel_status read_config(accel__build *b, swin *m) {
-  *m = (swin){.c = {.embed = 96,
-                    .stages = 4,
-                    .window = 7,
-                    .depths = {2, 2, 6, 2},
-                    .heads = {3, 6, 12, 24},
-                    .mlp_ratio = 4.0,
-                    .eps = 1e-5,
-                    .qkv_bias = true,
-                    .act = {.act = ACCEL_PLUGIN_ACT_GELU}},
-              .channels = 3,
-              .stride = 32,
-              .image = {224, 224},
-              .patch = {4, 4}};
+accel_status accel__swin_model_read(accel__build *b, accel__swin_model *m) {
+  *m = (accel__swin_model){.c = {.embed = 96,
+                                 .stages = 4,
+                                 .window = 7,
+                                 .depths = {2, 2, 6, 2},
+                                 .heads = {3, 6, 12, 24},
+                                 .mlp_ratio = 4.0,
+                                 .eps = 1e-5,
+                                 .qkv_bias = true,
+                                 .act = {.act = ACCEL_PLUGIN_ACT_GELU}},
+                           .channels = 3,
+                           .stride = 32,
+                           .image = {224, 224},
+                           .patch = {4, 4}};
   const accel__field fields[] = {ACCEL_FIELD_INT("embed_dim", &m->c.embed, 1, ACCEL__MAX_WIDTH),
                                  ACCEL_FIELD_INT("num_channels", &m->channels, 1, ACCEL__MAX_WIDTH),
                                  ACCEL_FIELD_INT("encoder_stride", &m->stride, 1, 4096),
@@ -212,8 +203,7 @@ static accel_status read_config(accel__build *b, swin *m) {
   return accel__read_labels(b);
 }
 
-/* Pictures of any size whose last stage has a window at least. */
-static accel__tensor pictures(accel__build *b, const swin *m) {
+accel__tensor accel__swin_pictures(accel__build *b, const accel__swin_model *m) {
   /* patches of which the last stage makes no window */
   const int64_t most = (m->c.window - 1) << (m->c.stages - 1);
   const int64_t h = most * m->patch.h + 1, w = most * m->patch.w + 1;
@@ -227,12 +217,11 @@ static accel__tensor pictures(accel__build *b, const swin *m) {
 
 /* Pictures are padded to whole patches on the right and at the bottom; what is more than that makes
  * no patch. */
-static accel__tensor embeddings(accel__build *b, swin *m) {
+accel__tensor accel__swin_embeddings(accel__build *b, accel__swin_model *m, accel__tensor x) {
   const accel__conv patch = {
       .out = m->c.embed, .kernel = m->patch, .stride = m->patch, .bias = true};
   const int64_t pads[8] = {0, 0, 0, 0, 0, 0, m->patch.h - 1, m->patch.w - 1},
                 h = m->image.h / m->patch.h, w = m->image.w / m->patch.w;
-  accel__tensor x = pictures(b, m);
   accel__at(b->p, 0, "embeddings");
   accel__attr attr[] = {ACCEL_IV(PADS, pads, 8), ACCEL_I(KIND, ACCEL_PLUGIN_PAD_CONSTANT)};
   if (pads[6] + pads[7] > 0) x = accel__node(b->p, ACCEL_PLUGIN_OP_PAD, &x, 1, attr, 2, NULL, 1);
@@ -251,18 +240,25 @@ static accel__tensor embeddings(accel__build *b, swin *m) {
                        accel__resize_grid(b, &position_rows, m->grid.h, m->grid.w));
 }
 
-static accel_status build(const accel__model_request *request, const char *architecture,
-                          accel__model *model) {
+accel_status accel__swin_refuse_table(const accel__build *b, const accel__swin_model *m,
+                                      bool donut) {
+  if (!donut || !m->absolute) return ACCEL_OK;
+  return accel__refuse(b, "field 'use_absolute_embeddings': true is not supported of donut-swin");
+}
+
+static accel_status build_any(const accel__model_request *request, const char *architecture,
+                              accel__model *model, bool donut) {
   static const char *const args[] = {"interpolate_pos_encoding", NULL};
   accel__build b;
-  swin m;
+  accel__swin_model m;
   accel__grid end;
-  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "swin."));
+  ACCEL_TRY(accel__build_begin(&b, request, architecture, model, donut ? "donut." : "swin."));
   model->args = args;
-  ACCEL_TRY(read_config(&b, &m));
-  accel__tensor x = embeddings(&b, &m);
+  ACCEL_TRY(accel__swin_model_read(&b, &m));
+  ACCEL_TRY(accel__swin_refuse_table(&b, &m, donut));
+  accel__tensor x = accel__swin_embeddings(&b, &m, accel__swin_pictures(&b, &m));
   x = accel__swin_stages(&b, &m.c, x, m.grid, "encoder.layers", false, &end);
-  x = accel__norm_layer(&b, x, -1, m.c.eps, true, "layernorm");
+  if (!donut) x = accel__norm_layer(&b, x, -1, m.c.eps, true, "layernorm");
   accel__attr mean[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_MEAN), ACCEL_I(AXIS, 1)};
   accel__tensor pooled = accel__node(b.p, ACCEL_PLUGIN_OP_REDUCE, &x, 1, mean, 2, NULL, 1);
   if (b.is_base) {
@@ -278,7 +274,20 @@ static accel_status build(const accel__model_request *request, const char *archi
   return accel__build_end(&b, x);
 }
 
+static accel_status build_swin(const accel__model_request *request, const char *architecture,
+                               accel__model *model) {
+  return build_any(request, architecture, model, false);
+}
+static accel_status build_donut_swin(const accel__model_request *request, const char *architecture,
+                                     accel__model *model) {
+  return build_any(request, architecture, model, true);
+}
+
 static const char *const classes[] = {"SwinModel", "SwinForImageClassification",
                                       "SwinForMaskedImageModeling", NULL};
 const accel__architecture accel__model_swin = {
-    .model_type = "swin", .classes = classes, .build = build};
+    .model_type = "swin", .classes = classes, .build = build_swin};
+static const char *const donut_classes[] = {"DonutSwinModel", "DonutSwinForImageClassification",
+                                            NULL};
+const accel__architecture accel__model_donut_swin = {
+    .model_type = "donut-swin", .classes = donut_classes, .build = build_donut_swin};

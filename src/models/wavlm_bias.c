@@ -1,48 +1,12 @@
 /* wavlm_bias.c - see wavlm_bias.h. */
 #include "models/wavlm_bias.h"
 
-#include <math.h>
 #include <stdio.h>
 
 accel_status accel__wavlm_bias_read(const accel__build *b, int64_t heads, accel__wavlm_bias *out) {
-  *out = (accel__wavlm_bias){.heads = heads, .buckets = 320, .max_distance = 800};
-  const accel__field fields[] = {
-      ACCEL_FIELD_INT("num_buckets", &out->buckets, 4, ACCEL__MAX_WIDTH),
-      ACCEL_FIELD_INT("max_bucket_distance", &out->max_distance, 1, ACCEL__MAX_WIDTH)};
-  ACCEL_TRY(accel__read_fields(b, fields, 2));
-  if (out->max_distance <= out->buckets / 4)
-    return accel__refuse(b,
-                         "field 'max_bucket_distance': %lld is not above a quarter of %lld, "
-                         "'num_buckets'",
-                         (long long)out->max_distance, (long long)out->buckets);
-  return ACCEL_OK;
-}
-
-/* The bucket of keys `distance` frames ahead (below 0: behind), in single precision as the
- * reference. */
-static int32_t bucket_of(const accel__wavlm_bias *w, int64_t distance) {
-  const int64_t half = w->buckets / 2, exact = half / 2, d = distance < 0 ? -distance : distance;
-  int64_t bucket = d;
-  if (d >= exact) {
-    float x = logf((float)d / (float)exact);
-    x = x / (float)log((double)w->max_distance / (double)exact) * (float)(half - exact);
-    bucket = (int64_t)((float)exact + x);
-    if (bucket > half - 1) bucket = half - 1;
-  }
-  return (int32_t)(bucket + (distance > 0 ? half : 0));
-}
-
-/* int32 [2 most + 1]: buckets of the distances from -most on; beyond them nothing changes. */
-static accel__tensor buckets_by_distance(accel__build *b, const accel__wavlm_bias *w,
-                                         int64_t *most) {
-  *most = w->max_distance;
-  while (bucket_of(w, -*most) != w->buckets / 2 - 1) ++*most; /* rounding */
-  const int64_t n = 2 * *most + 1;
-  int32_t *bucket = accel__arena_array(b->arena, (size_t)n, sizeof *bucket);
-  if (bucket == NULL)
-    return accel__program_fail(b->p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for buckets");
-  for (int64_t i = 0; i < n; i++) bucket[i] = bucket_of(w, i - *most);
-  return accel__constant_i32(b->p, "buckets", 1, &n, bucket);
+  *out = (accel__wavlm_bias){.heads = heads,
+                             .by = {.buckets = 320, .max_distance = 800, .cut_last = true}};
+  return accel__distance_buckets_read(b, "num_buckets", "max_bucket_distance", &out->by);
 }
 
 void accel__wavlm_bias_make(accel__build *b, accel__wavlm_bias *w, accel__dim frames,
@@ -53,15 +17,14 @@ void accel__wavlm_bias_make(accel__build *b, accel__wavlm_bias *w, accel__dim fr
              all = accel__times(b, frames, frames);
   w->frames = frames;
   w->table = -1;
-  accel__tensor bucket = buckets_by_distance(b, w, &most), at = accel__count(b, frames);
+  accel__tensor bucket = accel__distance_buckets_make(b, &w->by, &most),
+                at = accel__count(b, frames);
   if (at < 0 || bucket < 0) return;
   /* [frames,frames]: how far key j is ahead of query i, as a row of the embedded buckets */
-  accel__tensor row = accel__binary(p, ACCEL_PLUGIN_BINARY_SUB,
-                                    accel__reshape(p, at, 2, (accel__dim[]){one, frames}),
-                                    accel__reshape(p, at, 2, (accel__dim[]){frames, one}));
-  row = accel__clamp(b, row, (double)-most, (double)most);
-  row = accel__cast(b, accel__affine(b, row, 1.0, (double)most + 0.5), ACCEL_PLUGIN_I32);
-  accel__tensor table = accel__embedding(b, bucket, w->buckets, w->heads, name);
+  accel__tensor row =
+      accel__distance_rows(b, accel__reshape(p, at, 2, (accel__dim[]){one, frames}),
+                           accel__reshape(p, at, 2, (accel__dim[]){frames, one}), most);
+  accel__tensor table = accel__embedding(b, bucket, w->by.buckets, w->heads, name);
   table = accel__gather(p, table, accel__reshape(p, row, 1, &all));
   table = accel__reshape(p, table, 3, (accel__dim[]){frames, frames, H});
   table = accel__transpose(b, table, 3, (int64_t[]){2, 0, 1});

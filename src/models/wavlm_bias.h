@@ -3,10 +3,11 @@
 #ifndef ACCEL_MODELS_WAVLM_BIAS_H
 #define ACCEL_MODELS_WAVLM_BIAS_H
 
-#include "modeling/vision.h"
+#include "modeling/distance_buckets.h"
 
 typedef struct accel__wavlm_bias {
-  int64_t heads, buckets, max_distance;
+  int64_t heads;
+  accel__distance_buckets by;
   accel__dim frames;
   accel__tensor table; /* [1,H,frames,frames]: the bias before it is gated */
 } accel__wavlm_bias;

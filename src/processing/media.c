@@ -122,6 +122,13 @@ static accel_status images_of(const char *directory, const accel_preprocess_para
   accel__image *images = calloc(params->n_images, sizeof *images);
   accel_status status = images ? accel__image_processor_load(directory, &p)
                                : accel__no_memory(params->n_images * sizeof *images);
+  if (status == ACCEL_OK && p.reads_words)
+    status = accel__remedy(
+        accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                    "%s: apply_ocr is true: the processor would give words and boxes, too, and "
+                    "there is no OCR engine here",
+                    directory),
+        "set apply_ocr to false in preprocessor_config.json, and bring words and boxes");
   for (uint32_t i = 0; status == ACCEL_OK && i < params->n_images; i++)
     status = accel__media_image(&params->images[i], &images[i]);
   if (status == ACCEL_OK) {

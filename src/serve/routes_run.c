@@ -15,6 +15,8 @@ static const run_task tasks[] = {
     {"automatic-speech-recognition", MODELS("automatic-speech-recognition"), run_speech_recognition,
      true},
     {"depth-estimation", MODELS("depth-estimation"), run_depth_estimation, false},
+    {"document-question-answering", MODELS("document-question-answering", "image-to-text"),
+     run_document_question, false},
     {"fill-mask", MODELS("fill-mask"), run_fill_mask, false},
     {"image-classification", MODELS("image-classification"), run_image_classification, false},
     {"image-segmentation", MODELS("image-segmentation"), run_image_segmentation, false},

@@ -752,6 +752,10 @@ accel_status accel__tokenizer_lower_case(accel__tokenizer *t) {
   return ACCEL_OK;
 }
 
+bool accel__id_is_added(const accel__tokenizer *t, int32_t id) {
+  return id >= 0 && (size_t)id < t->added_ids && t->added_by_id[id] > 0;
+}
+
 bool accel__id_is_special(const accel__tokenizer *t, int32_t id) {
   return id >= 0 && (size_t)id < t->added_ids && t->added_by_id[id] &&
          t->added[t->added_by_id[id] - 1].special;

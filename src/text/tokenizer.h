@@ -172,6 +172,8 @@ int32_t accel__token_to_id(const accel__tokenizer *tokenizer, const char *token,
 /* NULL when there is no such id; *n (may be NULL) gets the length in bytes.  NUL-terminated, lives
  * with the tokenizer. */
 const char *accel__id_to_token(const accel__tokenizer *tokenizer, int32_t id, size_t *n);
+/* Whether it is one of get_added_vocab() in Python. */
+bool accel__id_is_added(const accel__tokenizer *tokenizer, int32_t id);
 /* False for ids without a token, too. */
 bool accel__id_is_special(const accel__tokenizer *tokenizer, int32_t id);
 

@@ -147,7 +147,7 @@ static accel_status read_ids(const accel_endpoint *ep, const accel__golden *g,
 }
 
 /* decoder_input_ids as generate takes them: the start token goes in front of all rows, unless some
- * row has it. */
+ * row has it, or the model is Donut. */
 static accel_status read_decoder_ids(const accel_endpoint *ep, const accel__golden *g,
                                      const accel__generate_config *c, const accel_tensor *t,
                                      accel__arena *arena, prompts *out) {
@@ -158,7 +158,8 @@ static accel_status read_decoder_ids(const accel_endpoint *ep, const accel__gold
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.%s' has %lld rows, the others %lld",
                        g->path, t->name, (long long)t->dim[0], (long long)out->rows);
   for (int64_t b = 0; b < out->rows; b++) begins |= element(t, b * t->dim[1]) == start;
-  const int64_t front = begins ? 0 : 1, width = t->dim[1] + front;
+  const int64_t front = begins || ep->model->generation.answer_prefix ? 0 : 1,
+                width = t->dim[1] + front;
   int32_t *all = accel__arena_array(arena, (size_t)(out->rows * width), sizeof *all);
   if (!all) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (int64_t b = 0; b < out->rows; b++) {
@@ -178,7 +179,8 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
                                  prompts *out) {
   const accel_tensor *ids = accel__find_tensor(&g->inputs, "input_ids"),
                      *mask = accel__find_tensor(&g->inputs, "attention_mask"), *any = ids,
-                     *decoder = ep->model->is_encoder_decoder && ids
+                     *decoder = ep->model->is_encoder_decoder &&
+                                        (ids || accel__generates_from_pictures(ep))
                                     ? accel__find_tensor(&g->inputs, "decoder_input_ids")
                                     : NULL;
   bool typed = false;

@@ -67,7 +67,7 @@ int accel__exif_orientation(const uint8_t *tiff, size_t n) {
 
 /* Pixel (x, y) of the upright picture is that of the stored one with: 2 mirrored, 3 turned by 180
  * degrees, 4 upside down, 5 to 8 the same with the axes exchanged. */
-static accel_status turn(accel__image *image, int orientation) {
+accel_status accel__image_turn(accel__image *image, int orientation) {
   accel__image to;
   const bool exchanged = orientation >= 5;
   if (orientation == 1) return ACCEL_OK;
@@ -162,7 +162,7 @@ accel_status accel__image_parse(const uint8_t *bytes, size_t n, const char *name
     return accel__remedy(ACCEL_ERROR_UNSUPPORTED,
                          "convert it, for example with: ffmpeg -i OLD NEW.png");
   }
-  accel_status status = turn(out, orientation);
+  accel_status status = accel__image_turn(out, orientation);
   if (status != ACCEL_OK) accel__image_free(out);
   return status;
 }

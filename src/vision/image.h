@@ -78,6 +78,10 @@ typedef enum accel__filter {
  * rounded to 8 bits after each of the two passes in both. */
 typedef enum accel__rounding { ACCEL__ROUND_PILLOW, ACCEL__ROUND_TORCH } accel__rounding;
 
+/* Turns the picture in place as one with this Exif orientation has to be, 1 .. 8: 6 by 90 degrees
+ * clockwise. */
+accel_status accel__image_turn(accel__image *image, int orientation);
+
 /* Replaces *image, which stays as it is on failure.  Columns first, then rows, as torch does it,
  * and Pillow up to 12 (13 takes the rows first where
  * that costs less, which moves some results by a rounding); a side that stays as it is is not

@@ -52,6 +52,11 @@ static const struct known {
      {RESIZED(BILINEAR, SIDES(512)), IMAGENET, .never_crops = true, .never_pads = true}},
     {"DINOv3ViT", true, {RESIZED(BILINEAR, SIDES(224)), IMAGENET, .scales_first = true}},
     {"DPT", true, {RESIZED(BICUBIC, SIDES(384)), HALVES, .multiple_of = 1}},
+    {"Donut",
+     true,
+     {RESIZED(BILINEAR, {.height = 2560, .width = 1920}), HALVES, .do_pad = true, .donut = true,
+      .thumbnails = true}},
+    {"LayoutLMv3", true, {RESIZED(BILINEAR, SIDES(224)), HALVES, .reads_words = true}},
     {"Llava", false, {CROPPED(BICUBIC, EDGE(224)), CLIP, WHITE, .pad_square = true}},
     {"LlavaNext",
      false,
@@ -115,6 +120,8 @@ static accel_status class_for(const char *directory, const char **class_name) {
       {"siglip", "SiglipImageProcessor"},
       {"xclip", "CLIPImageProcessor"},
       {"blip", "BlipImageProcessor"},
+      {"donut-swin", "DonutImageProcessor"},
+      {"layoutlmv3", "LayoutLMv3ImageProcessor"},
       {"llava", "LlavaImageProcessor"},
       {"llava_next", "LlavaNextImageProcessor"},
       {"qwen2_vl", "Qwen2VLImageProcessor"},
@@ -142,7 +149,7 @@ static accel_status class_of(const accel__json_file *file, const accel__json *at
   return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                      "%s: image_processor_type '%s' is not supported; known: ViT, DeiT, Bit, CLIP, "
                      "Siglip, Blip, ConvNext, "
-                     "Segformer, DINOv3ViT, DPT, Llava, LlavaNext, "
+                     "Segformer, DINOv3ViT, DPT, Donut, LayoutLMv3, Llava, LlavaNext, "
                      "VideoMAE, Detr, RTDetr, Yolos, Qwen2VL, Gemma3, GotOcr2, Idefics3, SmolVLM "
                      "(ImageProcessor)",
                      file->name, type);
@@ -279,6 +286,20 @@ static accel_status read_multiples(const accel__json_file *file, const accel__js
       "give size_divisor, or set do_pad to false");
 }
 
+/* A size that is a pair has the width first, as the class turns it round. */
+static accel_status read_donut(const accel__json_file *file, const accel__json *at,
+                               accel__image_processor *p) {
+  const accel__size given = p->size;
+  if (cJSON_IsArray(accel__json_get(at, "size")))
+    p->size = (accel__size){.height = given.width, .width = given.height};
+  ACCEL_TRY(accel__json_bool(file, at, "do_thumbnail", &p->thumbnails));
+  ACCEL_TRY(accel__json_bool(file, at, "do_align_long_axis", &p->turns));
+  if ((p->size.height && p->size.width) ||
+      !(p->do_resize || p->thumbnails || p->do_pad || p->turns))
+    return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_FORMAT, "%s: size must have height and width", file->name);
+}
+
 /* An integer from 1 that is left as it is where the field is null. */
 static accel_status read_count(const accel__json_file *file, const accel__json *at, const char *key,
                                int32_t *io) {
@@ -326,6 +347,7 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
                {"do_rescale", &p->do_rescale},
                {"do_normalize", &p->do_normalize},
                {"do_convert_rgb", &p->do_convert_rgb},
+               {"apply_ocr", &p->reads_words},
                {"pad_and_return_pixel_mask", &p->do_pad},
                {"do_pad", &p->do_pad}};
   int64_t filter = p->filter, max_size = p->size.longest_edge;
@@ -347,6 +369,7 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
   if (p->multiple_of) ACCEL_TRY(read_multiples(file, at, p));
   if (accel__has_parts(p)) ACCEL_TRY(read_parts(file, at, p));
   if (is_null(at, "size") && p->layout != ACCEL__LAYOUT_PADDED) p->size = (accel__size){0};
+  if (p->donut) ACCEL_TRY(read_donut(file, at, p));
   if (is_null(at, "crop_size")) p->crop_size = (accel__size){0};
   ACCEL_TRY(read_size(file, at, "crop_size", true, false, 0, &p->crop_size));
   ACCEL_TRY(read_size(file, at, "pad_size", true, false, 0, &p->pad_size));

@@ -60,6 +60,11 @@ typedef struct accel__image_processor {
   /* DPT: with do_pad sides grow to multiples of it (size_divisor), the picture in the middle; 0:
    * another class, or not given */
   int64_t divisor;
+  /* Donut: resized to the shorter side of `size`, then, with thumbnails, into it, and with do_pad
+   * put into the middle of a black picture of that size (do_thumbnail).  turns: laid on its other
+   * side first where `size` is the other way round (do_align_long_axis) */
+  bool donut, thumbnails, turns;
+  bool reads_words; /* LayoutLMv3: apply_ocr, for which there is no engine here */
   /* LLaVA: padded to a square in the mean colour first, when do_pad */
   bool pad_square;
   /* SegFormer, ConvNeXt: classes without these steps, whatever the file says */

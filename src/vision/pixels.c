@@ -165,10 +165,48 @@ static accel_status pad_to_square(const processor *p, accel__image *image) {
                            side, colour);
 }
 
+/* ---- Donut ---- */
+
+/* Where a side of `have` is cut, or, below 0, padded to become one of `want`: Python's // goes
+ * down. */
+static int32_t padded_middle(int32_t have, int32_t want) {
+  const int32_t more = want - have;
+  return more < 0 ? (1 - more) / 2 : -(more / 2);
+}
+
+/* A page inside of `size`, whose shape it keeps; it is never made larger. */
+static accel_status thumbnail(const processor *p, accel__image *image, accel__pool *pool) {
+  const int64_t down = image->height, across = image->width;
+  int32_t height = p->size.height < image->height ? p->size.height : image->height,
+          width = p->size.width < image->width ? p->size.width : image->width;
+  if (height == image->height && width == image->width) return ACCEL_OK;
+  if (down > across)
+    width = (int32_t)(across * height / down);
+  else if (across > down)
+    height = (int32_t)(down * width / across);
+  return accel__image_resize(image, width, height, p->filter, p->rounding, pool);
+}
+
+/* A page on the paper that the model reads. */
+static accel_status lay_out(const processor *p, accel__image *image, accel__pool *pool) {
+  const accel__size *z = &p->size;
+  const bool lies = image->width > image->height, stands = image->width < image->height;
+  if (p->turns && ((z->width < z->height && lies) || (z->width > z->height && stands)))
+    ACCEL_TRY(accel__image_turn(image, 6));
+  const accel__size edge = {.shortest_edge = z->height < z->width ? z->height : z->width};
+  if (p->do_resize) ACCEL_TRY(resize(p, &edge, image, pool));
+  if (p->thumbnails) ACCEL_TRY(thumbnail(p, image, pool));
+  if (!p->do_pad) return ACCEL_OK;
+  return accel__image_crop(image, padded_middle(image->width, z->width),
+                           padded_middle(image->height, z->height), z->width, z->height, black);
+}
+
 /* Resizes and crops in place. */
 static accel_status shape(const processor *p, accel__image *image, accel__pool *pool) {
   if (p->pad_square && p->do_pad) ACCEL_TRY(pad_to_square(p, image));
-  if (p->do_resize)
+  if (p->donut)
+    ACCEL_TRY(lay_out(p, image, pool));
+  else if (p->do_resize)
     ACCEL_TRY(p->convnext ? convnext(p, image, pool) : resize(p, &p->size, image, pool));
   return p->do_center_crop ? centre(image, p->crop_size.height, p->crop_size.width) : ACCEL_OK;
 }
@@ -442,7 +480,7 @@ static accel_status stacked(const processor *p, const accel__image *images, uint
   const bool split = p->layout == ACCEL__LAYOUT_SPLIT,
              masked = (split || p->layout == ACCEL__LAYOUT_PADDED) && p->do_pad,
              frames = p->layout == ACCEL__LAYOUT_FRAMES;
-  const bool padded = p->do_pad && !p->pad_square && !p->multiple_of;
+  const bool padded = p->do_pad && !p->pad_square && !p->multiple_of && !p->donut;
   const int64_t divisor = p->do_pad && p->multiple_of ? p->divisor : 1;
   for (uint32_t i = 0; i < n; i++) {
     height = images[i].height > height ? images[i].height : height;

@@ -179,6 +179,14 @@ def main():
     processor("dpt_tall", t.DPTImageProcessor(size={"height": 28, "width": 28}, keep_aspect_ratio=True, ensure_multiple_of=7), two[1:])
     processor("dpt_padded", t.DPTImageProcessor(size={"height": 23, "width": 30}, do_pad=True, size_divisor=8), two)
     processor("dpt_old", t.DPTImageProcessor(), two, {"feature_extractor_type": "DPTFeatureExtractor", "size": 21, "resample": 2, "do_center_crop": True, "crop_size": 15})
+    pages = [(41, 30), (20, 33), (9, 8), (33, 33)]  # lying, standing, small, square
+    processor("donut", t.DonutImageProcessor(size={"height": 24, "width": 19}), pages)
+    processor("donut_turned", t.DonutImageProcessor(size={"height": 25, "width": 18}, do_align_long_axis=True), pages)
+    processor("donut_wide", t.DonutImageProcessor(size={"height": 18, "width": 25}, do_align_long_axis=True, do_thumbnail=False), pages)
+    processor("donut_thumbnail", t.DonutImageProcessor(size={"height": 17, "width": 23}, do_resize=False, do_pad=False), [(41, 30)])
+    processor("donut_old", t.DonutImageProcessor(), pages, {"feature_extractor_type": "DonutFeatureExtractor", "size": [19, 24], "resample": 2, "do_normalize": True, "do_pad": True,
+              "image_mean": [0.5, 0.4, 0.3], "image_std": [0.5, 0.6, 0.7], "do_center_crop": True, "crop_size": 15})
+    processor("layoutlmv3", t.LayoutLMv3ImageProcessor(size=side, apply_ocr=False), two)
     processor("llava", t.LlavaImageProcessor(size={"shortest_edge": 16}, crop_size={"height": 16, "width": 16}, do_pad=True), two)
     processor("videomae", t.VideoMAEImageProcessor(size={"shortest_edge": 18}, crop_size={"height": 16, "width": 16}), [(41, 30)] * 3)
     processor("detr", t.DetrImageProcessor(size={"shortest_edge": 20, "longest_edge": 30}), [(41, 30), (20, 60), (33, 33)])

@@ -82,6 +82,7 @@ static const struct {
      "\"input_patch_stride\":2,\"quantiles\":[0.5]}"},
     {"Moonshine", ",\"encoder_num_attention_heads\":3,\"decoder_num_attention_heads\":3"},
     {"Florence2", ",\"text_config\":{\"vocab_size\":51290}"},
+    {"LayoutLMv3", ",\"coordinate_size\":2,\"shape_size\":2"},
     {"VisionEncoderDecoder",
      ",\"encoder\":{\"model_type\":\"vit\",\"hidden_size\":12,\"num_attention_heads\":3},"
      "\"decoder\":{\"model_type\":\"trocr\",\"d_model\":12,\"decoder_attention_heads\":3,"
@@ -91,8 +92,9 @@ static const struct {
 /* num_attention_heads is a list for these, or d_model too small, or their libraries name them
  * otherwise: their defaults will do. */
 static const char *const by_defaults[] = {
-    "Clap",       "Swin",   "Segformer", "UNet",          "StableDiffusion",     "SD3", "Flux",
-    "MobileBert", "RTDetr", "DPT",       "DepthAnything", "DetrForSegmentation", NULL};
+    "Clap", "Swin",          "Segformer",           "UNet",       "StableDiffusion",
+    "SD3",  "Flux",          "DonutSwin",           "MobileBert", "RTDetr",
+    "DPT",  "DepthAnything", "DetrForSegmentation", NULL};
 
 static bool begins_with_one_of(const char *name, const char *const *list) {
   for (; *list; list++)
@@ -257,6 +259,21 @@ static void test_refusals(void **state) {
       {"{\"model_type\":\"mobilebert\",\"embedding_size\":1000}", "field 'embedding_size' (1000)"},
       {"{\"model_type\":\"mobilebert\",\"num_attention_heads\":5}",
        "'num_attention_heads' (5) does not divide 'intra_bottleneck_size' (128)"},
+      {"{\"model_type\":\"layoutlmv3\",\"shape_size\":7}",
+       "4 'coordinate_size' (128) and 2 'shape_size' (7) do not make 'hidden_size', 768"},
+      {"{\"model_type\":\"layoutlmv3\",\"max_rel_2d_pos\":16}",
+       "field 'max_rel_2d_pos': 16 is not above a quarter of 64, 'rel_2d_pos_bins'"},
+      {"{\"model_type\":\"layoutlmv3\",\"patch_size\":[16,16]}", "patch_size"},
+      {"{\"model_type\":\"layoutlmv3\",\"text_embed\":false,\"architectures\":"
+       "[\"LayoutLMv3ForQuestionAnswering\"]}",
+       "field 'text_embed': false, but a LayoutLMv3ForQuestionAnswering reads words"},
+      {"{\"model_type\":\"donut-swin\",\"use_absolute_embeddings\":true}",
+       "field 'use_absolute_embeddings': true is not supported"},
+      {"{\"model_type\":\"vision-encoder-decoder\",\"encoder\":{\"model_type\":\"beit\"}}",
+       "field 'encoder.model_type': 'beit' is not supported; known: vit, deit, swin, donut-swin"},
+      {"{\"model_type\":\"vision-encoder-decoder\",\"encoder\":{\"model_type\":\"donut-swin\"},"
+       "\"decoder\":{\"model_type\":\"gpt2\"}}",
+       "field 'decoder.model_type': 'gpt2' is not supported; known: trocr, mbart"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     expect_refusal(cases[i][0], NULL, cases[i][1]);

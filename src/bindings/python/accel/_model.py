@@ -18,7 +18,7 @@ from ._native import Media, check, decode, encode, lib, media_array, string_list
 from ._forecast import Forecast, forecast
 from ._text_to_speech import Waveform, text_to_speech
 from ._images import GeneratedImages, text_to_image
-from ._pictures import Depth, Segmentation, estimate_depth, generate_images, generate_regions, segment_images
+from ._pictures import Depth, Segmentation, answer_documents, document_json, estimate_depth, generate_images, generate_regions, segment_images
 from ._queue import Ticket, request
 from ._speech import transcribe
 from ._tensors import Inputs, ModelOutput, from_floats, take
@@ -549,6 +549,16 @@ class Model:
     def estimate_depth(self, images: Sequence[Media]) -> List[Depth]:
         """How far away each pixel of each picture (a path, or the bytes of a file) is."""
         return estimate_depth(self.handle, images)
+
+    def answer_documents(self, questions: Sequence[Dict[str, Any]], **options: Any) -> List[List[Dict[str, Any]]]:
+        """Answers to questions about pages, a list each: {"question", "image", "word_boxes"}, where "image" is a path or the bytes of a file, and
+        "word_boxes" (LayoutLMv3) [(word, (left, top, right, bottom)), ...] in 1000ths of the page.  options: top_k, max_answer_len, max_seq_len, doc_stride,
+        handle_impossible_answer; look=True: LayoutLMv3 sees the picture, too; those of generate() for Donut."""
+        return answer_documents(self.handle, questions, options)
+
+    def document_json(self, text: str) -> Any:
+        """What a text of Donut's with its marks says: DonutProcessor.token2json."""
+        return document_json(self.handle, text)
 
     def transcribe(self, sounds: Sequence[Any], timestamps: Optional[str] = None, **options: Any) -> List[Dict[str, Any]]:
         """{"text", "seconds"} for each sound: a path, the bytes of a file, an array of samples (16000 a second), or {"raw": array, "sampling_rate": n}.

@@ -1,4 +1,4 @@
-"""Segments and depth of pictures, results drawn into them, and text about them."""
+"""Segments and depth of pictures, answers about documents, results drawn into them, and text about them."""
 from __future__ import annotations
 
 import ctypes as C
@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from . import _generate
 from . import _types as T
-from ._native import Media, check, decode, encode, lib, media_array
+from ._native import Media, check, decode, encode, lib, media_array, take_string, text_array
 from ._tensors import _np, make
 
 
@@ -108,6 +108,48 @@ def estimate_depth(handle: Any, images: Sequence[Media]) -> List[Depth]:
     result = [Depth(pointer.contents, i) for i in range(pointer.contents.n)]
     lib.accel_depths_free(C.byref(pointer))
     return result
+
+
+# ---- documents ----
+
+def answer_documents(handle: Any, questions: Sequence[Dict[str, Any]], options: Dict[str, Any]) -> List[List[Dict[str, Any]]]:
+    """Answers to {"question", "image", "word_boxes"}, one list each."""
+    how, array, kept = lib.accel_document_params_default(), (T.accel_document_question * max(len(questions), 1))(), []
+    for name in ("top_k", "max_answer_len", "max_seq_len", "doc_stride", "handle_impossible_answer", "look"):
+        value = options.pop(name, None)
+        if value is not None:
+            setattr(how, name, int(value))
+    if options:
+        how.generate = C.pointer(_generate._params(options))
+    for to, asked in zip(array, questions):
+        image, words = asked.get("image"), asked.get("word_boxes") or []
+        media = media_array([image]) if image is not None else None
+        boxes = (T.i32 * max(4 * len(words), 1))(*[int(edge) for _, box in words for edge in box])
+        if len(words) * 4 != sum(len(box) for _, box in words):
+            raise ValueError("word_boxes: each box has four edges")
+        kept.append((encode(asked["question"]), media, text_array([w for w, _ in words]), boxes))
+        to.question, to.n_words, to.boxes = kept[-1][0], len(words), boxes
+        to.words = C.cast(kept[-1][2], C.POINTER(T.text))
+        if media is not None:
+            to.image = C.cast(media, C.POINTER(T.accel_media))
+    pointer = C.POINTER(T.accel_document_answers)()
+    check(lib.accel_answer_documents(handle, array, len(questions), C.byref(how), C.byref(pointer)))
+    found = pointer.contents
+    rows = [[_answer(found.answer[i][k]) for k in range(found.count[i])] for i in range(found.n)]
+    lib.accel_document_answers_free(C.byref(pointer))
+    return rows
+
+
+def _answer(a: Any) -> Dict[str, Any]:
+    text = decode(a.answer) if a.answer is not None else None
+    return {"answer": text} if a.start < 0 else {"score": a.score, "answer": text, "start": a.start, "end": a.end}
+
+
+def document_json(handle: Any, text: str) -> Any:
+    """What Donut's marks say, as token2json has it."""
+    pointer = C.c_void_p()
+    check(lib.accel_document_json(handle, encode(text), C.byref(pointer)))
+    return json.loads(take_string(pointer))
 
 
 # ---- text about pictures ----

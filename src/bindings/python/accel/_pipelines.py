@@ -328,6 +328,22 @@ class DepthEstimationPipeline(Pipeline):
         return found[0] if single else found
 
 
+class DocumentQuestionAnsweringPipeline(Pipeline):
+    """[{"score", "answer", "start", "end"}] for a page and a question (LayoutLMv3, which needs word_boxes: [(word, (left, top, right, bottom)), ...]
+    in 1000ths of the page), [{"answer"}] of Donut; a list of such lists for several {"image", "question", "word_boxes"}.  Options as those of
+    Model.answer_documents."""
+    task = "document-question-answering"
+
+    def __call__(self, image: Any = None, question: Any = None, word_boxes: Any = None, **options: Any) -> Any:
+        single = isinstance(question, str) or isinstance(image, dict)
+        if isinstance(question, str):
+            asked = [{"image": image, "question": question, "word_boxes": word_boxes}]
+        else:
+            asked = [image] if single else list(image)
+        found = self.model.answer_documents(asked, **{**self.defaults, **options})
+        return found[0] if single else found
+
+
 class AutomaticSpeechRecognitionPipeline(Pipeline):
     """{"text"} for a sound (a path, a file's bytes, samples, or {"raw", "sampling_rate"}), a list of them for several.  With return_timestamps also
     "chunks": "word", "char" (CTC), True (Whisper: segments).  chunk_length_s and stride_length_s cut long sounds into overlapping windows;
@@ -439,7 +455,7 @@ def _picture(image: GeneratedImage) -> Any:
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, Text2TextGenerationPipeline, SummarizationPipeline, TranslationPipeline, ImageClassificationPipeline,
-    AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
+    AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, DocumentQuestionAnsweringPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
     TimeSeriesForecastingPipeline, TextToSpeechPipeline, TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache", "precision_profile", "metric", "min_cosine", "candidates",
                   "prefix_cache_bytes", "adapters", "decoder", "safety_checker")
@@ -448,7 +464,7 @@ _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights"
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
-    "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "depth-estimation", "image-to-text",
+    "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "depth-estimation", "document-question-answering", "image-to-text",
     "visual-question-answering", "image-text-to-text", "text-to-image", "unconditional-image-generation", "automatic-speech-recognition", "time-series-forecasting", "text-to-speech", or the aliases "sentiment-analysis", "ner" and "text-to-audio").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))

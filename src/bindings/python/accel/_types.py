@@ -193,6 +193,14 @@ accel_generate_params = _struct(
 accel_depths = _struct(
     "accel_depths", ("n", u32), ("height", C.POINTER(i32)), ("width", C.POINTER(i32)), ("depth", C.POINTER(C.POINTER(C.c_float))), ("least", C.POINTER(C.c_float)),
     ("most", C.POINTER(C.c_float)))
+accel_document_question = _struct(
+    "accel_document_question", ("question", text), ("image", C.POINTER(accel_media)), ("words", C.POINTER(text)), ("boxes", C.POINTER(i32)), ("n_words", u32))
+accel_document_params = _struct(
+    "accel_document_params", ("size", u32), ("top_k", u32), ("max_answer_len", u32), ("max_seq_len", u32), ("doc_stride", u32), ("handle_impossible_answer", i32),
+    ("look", i32), ("generate", C.POINTER(accel_generate_params)))
+accel_document_answer = _struct("accel_document_answer", ("score", f64), ("start", i64), ("end", i64), ("answer", text))
+accel_document_answers = _struct(
+    "accel_document_answers", ("n", u32), ("count", C.POINTER(u32)), ("answer", C.POINTER(C.POINTER(accel_document_answer))))
 accel_speech_segment = _struct(
     "accel_speech_segment", ("start", f64), ("end", f64), ("text", text), ("n", u32), ("ids", C.POINTER(i32)), ("temperature", f64), ("logprob", f64),
     ("compression_ratio", f64), ("no_speech", f64), ("n_words", u32), ("words", C.POINTER(accel_chunk)))
