@@ -453,7 +453,9 @@ accel_plugin_host accel__host_for(accel__host_self *self) {
                              .rows_map = host_rows_map,
                              .rows_unmap = host_rows_unmap,
                              .experts_used = host_experts_used,
-                             .weights_copied = host_weights_copied};
+                             .weights_copied = host_weights_copied,
+                             .allreduce_device =
+                                 accel__ranks_allreduce_device(context_of(self)->ranks)};
 }
 
 void accel__init_host(accel_endpoint *ep) {
