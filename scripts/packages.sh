@@ -16,4 +16,4 @@ install_packages() {
 }
 
 build_packages=(gcc libc6-dev cmake ninja-build pkg-config git ca-certificates python3 python3-pip libcjson-dev libjpeg62-turbo-dev libpng-dev zlib1g-dev libsqlite3-dev libmicrohttpd-dev libopenblas-pthread-dev libcmocka-dev opencl-c-headers libvulkan-dev glslc)
-deb_packages=(dpkg-dev debhelper dh-python lintian mmdebstrap libhsa-runtime-dev)
+deb_packages=(dpkg-dev debhelper dh-python lintian mmdebstrap libhsa-runtime-dev libjpeg-dev libmpich-dev libopenmpi-dev)

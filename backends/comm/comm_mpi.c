@@ -132,11 +132,11 @@ static int32_t mpi_open(const accel_comm_options *o, accel_comm **out, char *why
   MPI_Comm_rank(c->group, &rank);
   MPI_Comm_size(c->group, &world);
   if ((uint32_t)rank != o->rank || (uint32_t)world != o->world) {
-    snprintf(why, size, "MPI says rank %d of %d, not rank %u of %u", rank, world, o->rank,
+    char text[96];
+    snprintf(text, sizeof text, "MPI says rank %d of %d, not rank %u of %u", rank, world, o->rank,
              o->world);
-    free(c->all);
-    free(c);
-    return ACCEL_COMM_E_SYSTEM;
+    MPI_Comm_free(&c->group);
+    return fail(c, why, size, text);
   }
   c->rank = o->rank;
   c->world = o->world;

@@ -195,6 +195,12 @@ static int32_t shm_broadcast(accel_comm *c, void *bytes, uint64_t n, uint32_t ta
   return rc;
 }
 
+static int32_t shm_look(accel_comm *c) {
+  bool all = !atomic_load(&c->at->aborted);
+  for (uint32_t r = 0; all && r < c->world; r++) all = r == c->rank || is_alive(c->fd, r);
+  return all ? ACCEL_COMM_OK : ACCEL_COMM_E_LOST;
+}
+
 static void shm_abort(accel_comm *c) {
   c->lost = true;
   atomic_store(&c->at->aborted, 1);
@@ -362,6 +368,7 @@ const accel_comm_transport *accel_comm_query(uint32_t core_abi) {
                                              .close = shm_close,
                                              .allreduce = shm_allreduce,
                                              .broadcast = shm_broadcast,
-                                             .abort = shm_abort};
+                                             .abort = shm_abort,
+                                             .look = shm_look};
   return core_abi == ACCEL_COMM_ABI ? &table : NULL;
 }

@@ -160,6 +160,11 @@ typedef struct gpu_api {
   /* The stream's commands from here on begin behind an event that another stream has recorded
    * before, and see what was written until then. */
   int32_t (*wait)(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
+
+  /* Sums n floats over the ranks in the order of the stream; E_UNSUPPORTED, with no error written:
+   * that goes through host memory.  NULL: it always does. */
+  int32_t (*allreduce)(gpu_stream *stream, const gpu_binding *data, uint64_t n,
+                       const accel_plugin_host *host);
 } gpu_api;
 
 /* For `end`: NaN is where nothing was added yet. */

@@ -110,14 +110,25 @@ GPU_OP(scatter_rows) {
   return gpu_dispatch_items(&c, cols, error);
 }
 
-/* Through host memory: the ranks' sum is the host's. */
-static int32_t sum_over_ranks(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
+/* Between the devices of the ranks, where they have a way for it; E_UNSUPPORTED: they have none. */
+static int32_t sum_on_devices(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
+  const kit_tensor *x = &l->in[0], *out = &l->out[0];
+  const gpu_binding from = gpu_at(run, x), to = gpu_at(run, out);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (!gpu_plugin_api.allreduce || !l->host->allreduce_device) return ACCEL_PLUGIN_E_UNSUPPORTED;
+  if (!same_place(from, to)) rc = gpu_copy(run, to, from, error);
+  if (rc) return rc;
+  rc = gpu_plugin_api.allreduce(run->stream, &to, (uint64_t)x->elements, l->host);
+  return rc && rc != ACCEL_PLUGIN_E_UNSUPPORTED
+             ? kit_launch_fail(l, error, rc, "allreduce on devices failed with code %d", rc)
+             : rc;
+}
+
+/* The ranks' sum is the host's: there and back. */
+static int32_t sum_on_host(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   const gpu_binding from = gpu_at(run, x), to = gpu_at(run, out);
   const size_t bytes = (size_t)x->elements * 4;
-  if (run->self->offload)
-    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED,
-                           "ranks keep their weights in device memory: use more ranks");
   float *data = malloc(bytes + 1);
   if (!data) return kit_no_memory(error, bytes);
   int32_t rc = gpu_wait_and_go_on(run, l->host, error);
@@ -130,6 +141,14 @@ static int32_t sum_over_ranks(gpu_run *run, const kit_launch *l, accel_plugin_er
   if (!rc) rc = gpu_plugin_api.write(run->self->device, &written, data, error);
   free(data);
   return rc;
+}
+
+static int32_t sum_over_ranks(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
+  if (run->self->offload)
+    return kit_launch_fail(l, error, ACCEL_PLUGIN_E_UNSUPPORTED,
+                           "ranks keep their weights in device memory: use more ranks");
+  const int32_t rc = sum_on_devices(run, l, error);
+  return rc == ACCEL_PLUGIN_E_UNSUPPORTED ? sum_on_host(run, l, error) : rc;
 }
 
 GPU_OP(allreduce) {

@@ -60,7 +60,8 @@ typedef struct hip_compiler { /* hiprtc or NVRTC: the same calls, again */
 } hip_compiler;
 
 typedef struct hip_runtime {
-  char what[64]; /* "HIP runtime 5.2.21153": the driver of accel_plugin_device */
+  char what[64];   /* "HIP runtime 5.2.21153": the driver of accel_plugin_device */
+  const char *api; /* as transports name it (accel/comm.h) */
   int attribute_number[HIP_ATTRIBUTES];
   int (*init)(unsigned flags);
   int (*count)(int *n);

@@ -577,6 +577,13 @@ static int32_t hip_wait(gpu_stream *s, gpu_event *e, accel_plugin_error *error) 
   return code ? vendor_fail(s->device, error, code, -1, "waiting for an event") : ACCEL_PLUGIN_OK;
 }
 
+static int32_t hip_allreduce(gpu_stream *s, const gpu_binding *data, uint64_t n,
+                             const accel_plugin_host *host) {
+  const gpu_device *d = s->device;
+  return host->allreduce_device(host->self, d->runtime->api, (uint32_t)d->index, s->stream,
+                                (void *)(uintptr_t)(data->buffer->address + data->offset), n);
+}
+
 static bool hip_own_memory(uint32_t index) {
   const char *why;
   const hip_runtime *r = hip_runtime_get(&why);
@@ -604,4 +611,5 @@ const gpu_api gpu_plugin_api = {
     .event_free = hip_event_free,
     .record = hip_record,
     .wait = hip_wait,
+    .allreduce = hip_allreduce,
 };

@@ -132,6 +132,7 @@ static bool load(hip_runtime *r, char *why, size_t n) {
   r->leave = leave;
   r->text = text;
   r->arch = arch;
+  r->api = "cuda";
   return true;
 }
 

@@ -301,6 +301,7 @@ static bool load(hip_runtime *r, char *why, size_t n) {
                      .leave = leave,
                      .text = text,
                      .arch = arch,
+                     .api = "hip-emulated",
                      .bounds = bounds,
                      .detail = detail};
   for (int i = 0; i < HIP_ATTRIBUTES; i++) r->attribute_number[i] = i;

@@ -118,6 +118,7 @@ static bool load(hip_runtime *r, char *why, size_t n) {
   r->leave = leave;
   r->text = text;
   r->arch = arch;
+  r->api = "hip";
   return true;
 }
 

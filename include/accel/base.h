@@ -216,7 +216,8 @@ typedef struct accel_params {
    *  (default), 1: this process alone.  accel_create() then waits up to 60 s for the others. */
   uint32_t world;
   /** What the ranks talk over: the name of a transport plugin, "shm" (one machine; NULL means it,
-   *  too), "openmpi", "mpich".  The same on all ranks. */
+   *  too), "openmpi", "mpich"; behind a '+' that of one that sums between cards, "shm+nccl",
+   *  "openmpi+rccl" ("nccl" alone: "shm+nccl").  The same on all ranks. */
   const char *transport;
   /** Name of the group, the same on all its ranks and of no other group of this user on the machine;
    *  1 to 64 letters, digits, "-", "_", ".".  NULL: "default".  MPI's launcher tells its ranks

@@ -685,6 +685,12 @@ typedef struct accel_plugin_host {
   /** Counts bytes of weights that a run of an endpoint with stream_budget copied from host memory to
    *  the device (accel_plugin_estimate.stream_host).  May be NULL. */
   void (*weights_copied)(void *self, uint64_t bytes);
+  /** As allreduce, of F32 in the memory of device number `device` of `api` ("cuda", "hip"), which
+   *  is current on this thread: in the order of its `stream` (a CUstream, a hipStream_t).
+   *  ACCEL_PLUGIN_E_UNSUPPORTED, on all ranks alike, with the data as they were: to be summed by
+   *  `allreduce`.  May be NULL. */
+  int32_t (*allreduce_device)(void *self, const char *api, uint32_t device, void *stream, void *data,
+                              size_t n);
 } accel_plugin_host;
 
 /* ---- devices ------------------------------------------------------------------------------- */

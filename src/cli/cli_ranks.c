@@ -34,6 +34,11 @@ static bool launched(accel_params *params) {
   return false;
 }
 
+/* What the user says the ranks talk over. */
+static void choose_transport(const cli_run *run, accel_params *params) {
+  if (run->value[OPT_TRANSPORT]) params->transport = run->value[OPT_TRANSPORT];
+}
+
 bool cli_ranks_behind(const cli_run *run) {
   accel_params params = accel_params_default();
   return cli_flag(run, OPT_TENSOR_PARALLEL) && launched(&params) && params.rank > 0;
@@ -55,6 +60,7 @@ int cli_ranks_follow(cli_run *run) {
   accel_params params = accel_params_default();
   cli_context_params(run, &params);
   launched(&params);
+  choose_transport(run, &params);
   return follow(run, &params);
 }
 
@@ -73,7 +79,9 @@ static int be_rank(void *user, int in, int out) {
 int cli_ranks_start(cli_run *run, accel_params *params) {
   static char job[64];
   const char *given = run->value[OPT_TENSOR_PARALLEL];
-  if (!given || launched(params)) return 0;
+  const bool by_launcher = given && launched(params);
+  if (by_launcher) choose_transport(run, params);
+  if (!given || by_launcher) return 0;
   char *end;
   const unsigned long world = strtoul(given, &end, 10);
   if (*end || world < 2 || world > MOST)
@@ -84,6 +92,7 @@ int cli_ranks_start(cli_run *run, accel_params *params) {
   snprintf(job, sizeof job, "tool-%ld", (long)getpid());
   params->world = (uint32_t)world;
   params->transport = "shm";
+  choose_transport(run, params);
   params->job = job;
   for (params->rank = 1; params->rank < params->world; ++params->rank) {
     member m = {run, params};

@@ -153,15 +153,47 @@ bool accel__ranks_same(accel__ranks *r, uint64_t fingerprint) {
   return same;
 }
 
-int32_t accel__ranks_allreduce(void *self, void *buffer, size_t n, int dtype) {
-  accel__ranks *r = ((accel__host_self *)self)->ep->ctx->ranks;
-  if (dtype != ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_E_UNSUPPORTED;
-  if (r->lost) return ACCEL_PLUGIN_E_DEVICE_LOST;
-  if (r->stopped) return ACCEL_PLUGIN_E_CANCELLED;
-  const int32_t rc = r->transport->allreduce(r->comm, buffer, n, 0);
+/* May a sum of a run begin? */
+static int32_t may_sum(const accel__ranks *r) {
+  return r->lost      ? ACCEL_PLUGIN_E_DEVICE_LOST
+         : r->stopped ? ACCEL_PLUGIN_E_CANCELLED
+                      : ACCEL_PLUGIN_OK;
+}
+
+/* What has become of it. */
+static int32_t summed(accel__ranks *r, int32_t rc) {
   if (rc == ACCEL_COMM_E_MISMATCH) r->stopped = true;
   if (rc == ACCEL_COMM_E_LOST) r->lost = true;
   return rc == ACCEL_COMM_OK       ? ACCEL_PLUGIN_OK
          : rc == ACCEL_COMM_E_LOST ? ACCEL_PLUGIN_E_DEVICE_LOST
                                    : ACCEL_PLUGIN_E_CANCELLED;
+}
+
+int32_t accel__ranks_allreduce(void *self, void *buffer, size_t n, int dtype) {
+  accel__ranks *r = ((accel__host_self *)self)->ep->ctx->ranks;
+  if (dtype != ACCEL_PLUGIN_F32) return ACCEL_PLUGIN_E_UNSUPPORTED;
+  const int32_t rc = may_sum(r);
+  return rc ? rc : summed(r, r->transport->allreduce(r->comm, buffer, n, 0));
+}
+
+static int32_t allreduce_device(void *self, const char *api, uint32_t device, void *stream,
+                                void *data, size_t n) {
+  accel *ctx = ((accel__host_self *)self)->ep->ctx;
+  accel__ranks *r = ctx->ranks;
+  char why[256] = "";
+  if (strcmp(api, r->transport->device_api) != 0) return ACCEL_PLUGIN_E_UNSUPPORTED;
+  int32_t rc = may_sum(r);
+  if (rc) return rc;
+  rc = r->transport->allreduce_device(r->comm, device, stream, data, n, 0, why, sizeof why);
+  if (rc != ACCEL_COMM_E_HOST) return summed(r, rc);
+  if (*why)
+    accel__logf(&ctx->log, ACCEL_LOG_WARNING,
+                "rank %u of %u: %s cannot sum between the devices, so sums go through host memory: "
+                "%s",
+                r->rank, r->world, r->transport->name, why);
+  return ACCEL_PLUGIN_E_UNSUPPORTED;
+}
+
+accel__allreduce_device_fn *accel__ranks_allreduce_device(const accel__ranks *ranks) {
+  return ranks && ranks->transport->allreduce_device ? allreduce_device : NULL;
 }

@@ -35,6 +35,9 @@ const char *accel__order_take_text(accel__order *o);
 struct accel__ranks {
   const accel_comm_transport *transport;
   accel_comm *comm;
+  /* what a transport between devices is carried over; NULL: not needed */
+  const accel_comm_transport *over;
+  accel_comm *over_comm;
   uint32_t rank, world;
   pthread_mutex_t lock; /* one order at a time; rank 0 */
   bool lost;            /* the group is gone */

@@ -1,7 +1,9 @@
 /* ranks.c - joining and leaving a group of ranks. */
 #include "dispatch/ranks.h"
 
+#include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "dispatch/rank_order.h"
 
@@ -29,24 +31,53 @@ static accel_status check_params(const accel_params *p) {
   return ACCEL_OK;
 }
 
-static accel_status join(accel *ctx, const accel_params *params, accel__ranks *r) {
-  accel__hardware *hardware;
+static accel_status open_group(const accel_comm_transport *transport, accel_comm_options *options,
+                               accel_comm **out) {
   char why[256] = "";
-  const char *name = params->transport && *params->transport ? params->transport : "shm";
-  const accel_comm_options options = {.size = sizeof options,
-                                      .rank = params->rank,
-                                      .world = params->world,
-                                      .timeout_ms = JOIN_MS,
-                                      .job = params->job ? params->job : "default"};
-  ACCEL_TRY(accel__context_hardware(ctx, &hardware));
-  ACCEL_TRY(accel__hardware_transport(hardware, name, &r->transport));
-  if (r->transport->open(&options, &r->comm, why, sizeof why) == ACCEL_COMM_OK) return ACCEL_OK;
+  if (transport->open(options, out, why, sizeof why) == ACCEL_COMM_OK) return ACCEL_OK;
   accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE, "rank %u of %u cannot join '%s' over %s: %s",
-              params->rank, params->world, options.job, name, why);
+              options->rank, options->world, options->job, transport->name, why);
   return accel__remedy(
       ACCEL_ERROR_DEVICE_UNAVAILABLE,
       "start all ranks of a job within %d s, with the same world, transport and job",
       JOIN_MS / 1000);
+}
+
+/* "openmpi+nccl": NCCL between devices, and OpenMPI for everything else; "nccl" alone: over "shm". */
+static accel_status find_transports(accel *ctx, const char *name, accel__ranks *r) {
+  accel__hardware *hardware;
+  char first[32];
+  const size_t n = strcspn(name, "+");
+  const bool two = name[n] == '+';
+  ACCEL_TRY(accel__context_hardware(ctx, &hardware));
+  ACCEL_TRY(accel__hardware_transport(hardware, two ? name + n + 1 : name, &r->transport));
+  if (!two && !r->transport->needs_over) return ACCEL_OK;
+  snprintf(first, sizeof first, "%.*s", two ? (int)n : 3, two ? name : "shm");
+  ACCEL_TRY(accel__hardware_transport(hardware, first, &r->over));
+  if (r->transport->needs_over && !r->over->needs_over) return ACCEL_OK;
+  accel__fail(ACCEL_ERROR_ARGUMENT, "params.transport is '%s': %s", name,
+              r->over->needs_over ? "the first is itself carried over another"
+                                  : "the second is between processes, not between devices");
+  return accel__remedy(
+      ACCEL_ERROR_ARGUMENT,
+      "name one between processes, and behind a '+' one between devices: shm+nccl");
+}
+
+static accel_status join(accel *ctx, const accel_params *params, accel__ranks *r) {
+  const char *name = params->transport && *params->transport ? params->transport : "shm";
+  accel_comm_options options = {.size = sizeof options,
+                                .rank = params->rank,
+                                .world = params->world,
+                                .timeout_ms = JOIN_MS,
+                                .job = params->job ? params->job : "default"};
+  ACCEL_TRY(find_transports(ctx, name, r));
+  if (!r->over) return open_group(r->transport, &options, &r->comm);
+  ACCEL_TRY(open_group(r->over, &options, &r->over_comm));
+  options.over = r->over;
+  options.over_comm = r->over_comm;
+  const accel_status status = open_group(r->transport, &options, &r->comm);
+  if (status != ACCEL_OK) r->over->close(r->over_comm);
+  return status;
 }
 
 accel_status accel__ranks_join(accel *ctx, const accel_params *params, accel__ranks **out) {
@@ -81,6 +112,7 @@ void accel__ranks_leave(accel__ranks **ranks) {
   if (!r->rank && !r->lost && accel__ranks_tell(r, &o) != ACCEL_OK) accel__clear_error();
   accel__buffer_free(&o.bytes);
   r->transport->close(r->comm);
+  if (r->over) r->over->close(r->over_comm);
   pthread_mutex_destroy(&r->lock);
   free(r);
 }

@@ -31,6 +31,11 @@ accel_status accel__ranks_may_open(const accel__ranks *ranks);
 /* accel_plugin_host.allreduce of an endpoint of the context; self is an accel__host_self. */
 int32_t accel__ranks_allreduce(void *self, void *buffer, size_t n, int dtype);
 
+/* accel_plugin_host.allreduce_device; NULL: the group's transport has none. */
+typedef int32_t accel__allreduce_device_fn(void *self, const char *api, uint32_t device,
+                                           void *stream, void *data, size_t n);
+accel__allreduce_device_fn *accel__ranks_allreduce_device(const accel__ranks *ranks);
+
 /* The endpoint was placed: what its plugin is asked for goes to all ranks from now on. */
 accel_status accel__ranks_wrap(accel_endpoint *ep);
 #endif

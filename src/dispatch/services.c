@@ -426,6 +426,7 @@ void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user) {
 }
 
 accel_plugin_host accel__host_for(accel__host_self *self) {
+  const accel__ranks *ranks = context_of(self)->ranks;
   return (accel_plugin_host){.size = sizeof(accel_plugin_host),
                              .abi = ACCEL_PLUGIN_ABI_NOW,
                              .self = self,
@@ -437,7 +438,7 @@ accel_plugin_host accel__host_for(accel__host_self *self) {
                              .parallel = host_parallel,
                              .workers = host_workers,
                              .cancelled = host_cancelled,
-                             .allreduce = context_of(self)->ranks ? accel__ranks_allreduce : NULL,
+                             .allreduce = ranks ? accel__ranks_allreduce : NULL,
                              .fault = host_fault,
                              .rows_open = host_rows_open,
                              .rows_post = host_rows_post,
@@ -453,7 +454,8 @@ accel_plugin_host accel__host_for(accel__host_self *self) {
                              .rows_map = host_rows_map,
                              .rows_unmap = host_rows_unmap,
                              .experts_used = host_experts_used,
-                             .weights_copied = host_weights_copied};
+                             .weights_copied = host_weights_copied,
+                             .allreduce_device = accel__ranks_allreduce_device(ranks)};
 }
 
 void accel__init_host(accel_endpoint *ep) {

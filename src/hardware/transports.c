@@ -37,7 +37,8 @@ static accel_status open_transport(const char *path, const accel_comm_transport 
   }
   const accel_comm_transport *table = query(ACCEL_COMM_ABI);
   if (!table || table->abi != ACCEL_COMM_ABI || table->size < sizeof *table || !table->open ||
-      !table->close || !table->allreduce || !table->broadcast || !table->abort)
+      !table->close || !table->allreduce || !table->broadcast || !table->abort ||
+      (table->allreduce_device && !table->device_api))
     return accel__fail(ACCEL_ERROR_DEVICE_UNAVAILABLE,
                        "%s: it was built for another ABI of transports than %u", path,
                        ACCEL_COMM_ABI);

@@ -5,9 +5,9 @@
  * linears of an MLP) reads the columns of its weight that belong to this rank's part; its result is
  * an addend, and an ALLREDUCE behind it makes the whole.  What stands in front, back to the linears
  * that begin the part, is computed for the part alone: those read rows of their weights.  Experts
- * are cut along their inner columns, the head over the vocabulary by the vocabulary.  Everything
- * else every rank computes alike, so the values between are the same on all ranks (Shoeybi et al.,
- * Megatron-LM, 2019).
+ * are cut along their inner columns; the head over the vocabulary, and tables of embeddings, by the
+ * vocabulary.  Everything else every rank computes alike, so the values between are the same on all
+ * ranks (Shoeybi et al., Megatron-LM, 2019).
  *
  * Whether something can be computed in parts is found backwards from each linear, op by op
  * (shard_split.c); where an op cannot, the rank computes its whole result and slices it.
@@ -17,7 +17,11 @@
 
 #include "program/shard.h"
 
-enum { MAX_IN = ACCEL__MAX_OPERANDS, MAX_DEPTH = 256 };
+enum {
+  MAX_IN = ACCEL__MAX_OPERANDS,
+  MAX_DEPTH = 256,
+  LEAST_ROWS = 8192 /* of a table for whose memory one more sum is worth while */
+};
 
 void accel__program_shard(accel__program *p, uint32_t rank, uint32_t world) {
   p->rank = rank;
@@ -158,6 +162,41 @@ static void find_gathers(accel__sharder *s) {
   }
 }
 
+static bool is_lookup(const accel_plugin_node *n) {
+  return n->op == ACCEL_PLUGIN_OP_GATHER && accel__node_attr_int(n, ACCEL_PLUGIN_ATTR_AXIS, 0) == 0;
+}
+
+/* Do all who read a table take its rows, as ids or as columns of the head, and is its memory worth
+ * a sum?  It is where the head's rows are had anyway. */
+static bool is_cut_table(const accel__sharder *s, int32_t table) {
+  const accel__program *p = s->p;
+  const int64_t rows = accel__axis_size(p, table, 0);
+  bool worth = rows >= LEAST_ROWS;
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    const accel_plugin_node *n = &p->node[i];
+    for (uint32_t k = 0; s->live[i] && k < n->n_in; k++) {
+      if (n->in[k] != table) continue;
+      const bool head =
+          s->gathers[i] && k == 1 && !accel__node_attr_int(n, ACCEL_PLUGIN_ATTR_TRANS, 0);
+      if (!head && !(is_lookup(n) && k == 0)) return false;
+      worth |= head;
+    }
+  }
+  return worth && rows >= s->world;
+}
+
+/* Embeddings of tokens: each rank has some rows of the table. */
+static void find_lookups(accel__sharder *s) {
+  const accel__program *p = s->p;
+  for (uint32_t i = 0; i < p->n_node; i++) {
+    const accel_plugin_node *n = &p->node[i];
+    const int32_t w = is_lookup(n) ? n->in[0] : -1;
+    if (!s->live[i] || w < 0 || p->tensor[w].weight < 0 || p->tensor[w].rank != 2) continue;
+    s->lookups[i] = p->weight[p->tensor[w].weight].use == ACCEL_PLUGIN_USE_EMBEDDING &&
+                    p->tensor[n->out[0]].rank < ACCEL_PLUGIN_MAX_RANK && is_cut_table(s, w);
+  }
+}
+
 static void find_parts(accel__sharder *s) {
   const accel__program *p = s->p;
   bool settled = false;
@@ -171,6 +210,7 @@ static void find_parts(accel__sharder *s) {
     settled &= settle_states(s);
   }
   find_gathers(s);
+  find_lookups(s);
 }
 
 /* ---- residuals ---- */
@@ -269,6 +309,7 @@ static accel__split *list_wanted(accel__sharder *s) {
       accel__split_operands(s, n, &own, list + at);
     else
       for (uint32_t k = 0; k < n->n_in; k++) list[at + k] = accel__whole;
+    if (s->lookups[i]) list[at] = accel__split_of(s, 0, accel__axis_size(p, n->in[0], 0));
     at += n->n_in;
   }
   return list;
@@ -417,6 +458,57 @@ static void add_behind(writer *w, int32_t t, int32_t residual) {
   ((int32_t *)w->node[w->n - 1].out)[0] = t;
 }
 
+/* ---- lookups ---- */
+
+static int32_t with_number(writer *w, accel_plugin_binary kind, int32_t x, int64_t number) {
+  const int32_t value = (int32_t)number;
+  accel__program *p = w->s->p;
+  const int32_t y = accel__binary(
+      p, kind, x, accel__constant_i32(p, "row of a rank", 1, (const int64_t[]){1}, &value));
+  take_last(w);
+  return y;
+}
+
+/* Rows of the rank's part of a table for ids of the whole; *others is nonzero where another rank has
+ * the row, and the one here is any.  An id that no rank has stays outside of a part. */
+static int32_t local_rows(writer *w, int32_t ids, const accel__split *part, int32_t *others) {
+  const bool first = part->begin == 0, last = part->end == part->block;
+  int32_t near = ids;
+  if (!first) near = with_number(w, ACCEL_PLUGIN_BINARY_MAX, near, part->begin);
+  if (!last) near = with_number(w, ACCEL_PLUGIN_BINARY_MIN, near, part->end - 1);
+  *others = accel__binary(w->s->p, ACCEL_PLUGIN_BINARY_SUB, ids, near);
+  take_last(w);
+  return first ? near : with_number(w, ACCEL_PLUGIN_BINARY_SUB, near, part->begin);
+}
+
+/* Rows `t` that the last node has looked up become zeros where others[..] is nonzero. */
+static void drop_others(writer *w, int32_t t, int32_t others) {
+  static const float nothing = 0;
+  static const int64_t one = 1;
+  accel__program *p = w->s->p;
+  accel_plugin_node *lookup = &w->node[w->n - 1];
+  const accel_plugin_tensor *rows = &p->tensor[t];
+  const accel__attr kind = ACCEL_I(KIND, ACCEL_PLUGIN_BINARY_WHERE);
+  int32_t dims[ACCEL_PLUGIN_MAX_RANK], *out = accel__arena_array(&p->arena, 1, sizeof *out);
+  const uint32_t rank = rows->rank;
+  memcpy(dims, rows->dim, sizeof dims);
+  dims[rank - 1] = accel__const_dim(p, 1);
+  const int32_t column = accel__reshape(p, others, rank, dims);
+  take_last(w);
+  const int32_t zero = accel__constant_f32(p, "no row", 1, &one, &nothing);
+  const int32_t y =
+      accel__node(p, ACCEL_PLUGIN_OP_BINARY, (int32_t[]){column, zero, t}, 3, &kind, 1, NULL, 1);
+  take_last(w);
+  if (!out || p->status != ACCEL_OK) {
+    accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for a node");
+    return;
+  }
+  *out = y; /* the names are exchanged */
+  lookup->out = out;
+  ((int32_t *)w->node[w->n - 1].in)[2] = y;
+  ((int32_t *)w->node[w->n - 1].out)[0] = t;
+}
+
 /* Bias and residual are added once: what the others leave out; the residual to be added behind. */
 static int32_t add_once(const accel__sharder *s, uint32_t i, const accel_plugin_node *n,
                         int32_t *in) {
@@ -455,11 +547,14 @@ static void write_node(writer *w, uint32_t i, const accel__split *wanted,
                 : slice_part(w, in[k], &wanted[k]);
   }
   const int32_t behind = add_once(s, i, &n, in);
+  int32_t others = -1;
+  if (s->lookups[i]) in[1] = local_rows(w, in[1], &wanted[0], &others);
   while (n.n_in && in[n.n_in - 1] < 0) n.n_in--;
   n.in = in;
   if (own->axis >= 0) cut_attributes(s, &n, own);
   w->node[w->n++] = n;
-  if (s->sums[i] && !s->open[i]) complete(w, n.out[0], NULL);
+  if (s->lookups[i]) drop_others(w, n.out[0], others);
+  if ((s->sums[i] && !s->open[i]) || s->lookups[i]) complete(w, n.out[0], NULL);
   if (behind >= 0 && p->status == ACCEL_OK) add_behind(w, n.out[0], behind);
   if (s->gathers[i]) {
     const int32_t axis = p->tensor[n.out[0]].rank - 1;
@@ -472,7 +567,7 @@ static void rewrite(accel__sharder *s, const accel__split *wanted) {
   accel__program *p = s->p;
   const uint32_t n_node = p->n_node, n_tensor = p->n_tensor;
   size_t most = 0;
-  for (uint32_t i = 0; i < n_node; i++) most += p->node[i].n_in + 3u;
+  for (uint32_t i = 0; i < n_node; i++) most += p->node[i].n_in + 6u;
   writer w = {.s = s, .before = s->split, .n_before = n_tensor};
   w.node = malloc((most + 1) * sizeof *w.node);
   if (!w.node) {
@@ -524,11 +619,12 @@ void accel__shard(accel__program *p) {
                       .kept = calloc(p->n_tensor + 1u, 1),
                       .sums = calloc(p->n_node + 1u, 1),
                       .gathers = calloc(p->n_node + 1u, 1),
+                      .lookups = calloc(p->n_node + 1u, 1),
                       .residual = calloc(p->n_node + 1u, 1),
                       .open = calloc(p->n_node + 1u, 1)};
   accel__split *wanted = NULL;
-  if (!s.live || !s.producer || !s.split || !s.kept || !s.sums || !s.gathers || !s.residual ||
-      !s.open) {
+  if (!s.live || !s.producer || !s.split || !s.kept || !s.sums || !s.gathers || !s.lookups ||
+      !s.residual || !s.open) {
     accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for the parts of a rank");
   } else {
     mark_live(&s);
@@ -548,6 +644,7 @@ void accel__shard(accel__program *p) {
   free(s.kept);
   free(s.sums);
   free(s.gathers);
+  free(s.lookups);
   free(s.residual);
   free(s.open);
 }

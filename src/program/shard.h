@@ -27,6 +27,7 @@ typedef struct accel__sharder {
   uint8_t *kept;       /* [n_tensor] must stay whole */
   uint8_t *sums;       /* [n_node] each rank computes an addend of the result */
   uint8_t *gathers;    /* [n_node] each rank computes some columns of a whole result */
+  uint8_t *lookups;    /* [n_node] each rank looks up the ids whose rows of the table it has */
   uint8_t *residual;   /* [n_node] of sums: accel__residual */
   uint8_t *open; /* [n_node] of sums: the addend goes into another one, and is not completed */
   uint32_t gain; /* linears and attentions that a trace came to */

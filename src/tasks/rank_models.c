@@ -106,6 +106,24 @@ accel_status accel__ranks_open(accel_endpoint *ep, const char *model,
 
 /* ---- following ---- */
 
+/* Of several devices of one plugin and kind, named without a number ("cuda"), each rank has its
+ * own. */
+static accel_status choose_own(accel *ctx, const char **device) {
+  accel__hardware *hardware;
+  accel__choice choice = {.n = 0};
+  uint32_t alike = 0;
+  if (!*device || strpbrk(*device, ":,+")) return ACCEL_OK;
+  ACCEL_TRY(accel__context_hardware(ctx, &hardware));
+  const accel_status status = accel__hardware_choose(hardware, *device, &choice);
+  while (status == ACCEL_OK && alike < choice.n &&
+         choice.device[alike]->plugin == choice.device[0]->plugin &&
+         choice.device[alike]->facts.type == choice.device[0]->facts.type)
+    alike++;
+  if (alike > 1) *device = choice.device[ctx->ranks->rank % alike]->info.name;
+  accel__choice_free(&choice);
+  return status;
+}
+
 static accel_status follow_open(accel *ctx, accel__order *o) {
   accel_init_params params = {.size = sizeof params};
   accel_adapter_spec *adapters = NULL;
@@ -115,7 +133,8 @@ static accel_status follow_open(accel *ctx, accel__order *o) {
   accel_status status =
       o->broken || !model
           ? accel__fail(ACCEL_ERROR_INTERNAL, "rank 0 says what this build does not know")
-          : accel__open(ctx, model, &params, &ep);
+          : choose_own(ctx, &params.device);
+  if (status == ACCEL_OK) status = accel__open(ctx, model, &params, &ep);
   free(adapters);
   const accel_status own = status;
   status = enter(ctx->ranks, ep, status);

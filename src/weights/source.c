@@ -262,10 +262,11 @@ static accel_status fill(const accel__source *source, const accel__source_weight
 }
 
 /* Usable as it is stored: one part of plain numbers, of the wanted type, aligned to it, which no
- * adapter changes. */
+ * adapter changes; of a share, rows that follow each other. */
 static bool direct(const accel__source *source, const accel__source_weight *w, const slot *s) {
   if (!source->from.checkpoint || w->derive || s->n_parts != 1 || s->part[0].coded ||
-      s->part[0].delta || accel__is_shared(&w->share) || !accel_format_plain(&s->format))
+      s->part[0].delta || w->share.columns.period ||
+      accel__share_run(&w->share.rows, 0, s->n) < s->n || !accel_format_plain(&s->format))
     return false;
   const accel__tensor_info *t = &s->part[0].tensor;
   return t->dtype == (accel_plugin_dtype)s->format.store &&
@@ -284,7 +285,9 @@ static accel_status open_slot(accel__source *source, uint32_t index) {
     accel__quantised_free(&s->buffer);
     return accel__wrap(status, "weight '%s'", w->name);
   }
-  s->view = as_stored ? (accel_plugin_weight_view){.data = s->stored.data}
+  const uint64_t row_bytes = (uint64_t)s->k * accel_format_bits(s->format.store) / 8,
+                 before = (uint64_t)accel__share_at(&w->share.rows, 0) * row_bytes;
+  s->view = as_stored ? (accel_plugin_weight_view){.data = (const char *)s->stored.data + before}
                       : (accel_plugin_weight_view){s->buffer.data, s->buffer.scale, s->buffer.zero,
                                                    s->buffer.outer};
   return ACCEL_OK;

@@ -93,6 +93,10 @@ class Results:
             yield "\n| device | | " + " | ".join(precisions) + " |\n|---|---|" + "---|" * len(precisions)
         for device, what in sorted({key[:2] for key in table}):
             yield f"| {device} | {what} | " + " | ".join(table.get((device, what, p), "") for p in precisions) + " |"
+        ranks = self.of("ranks", results=("pass", "fail"))
+        if ranks:
+            through_host = {f["reason"] for f in ranks if f.get("reason") and f["result"] == "pass"}
+            yield f"\nModels over two ranks: {sum(f['result'] == 'pass' for f in ranks)} of {len(ranks)} goldens. {' '.join(through_host)}".rstrip()
         checked = self.of("checkers", results=("pass", "fail"))
         if checked:
             yield f"\nMemory and race checkers: {sum(f['result'] == 'pass' for f in checked)} of {len(checked)} runs clean."

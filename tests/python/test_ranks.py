@@ -105,6 +105,43 @@ class Ranks(unittest.TestCase):
                                        "--quiet", "--tensor-parallel"], capture_output=True, text=True, timeout=60, env=ENVIRONMENT)
                 self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
 
+    def test_vocabulary(self):
+        """Tables of many tokens lie on the ranks in parts, tied to the head or not."""
+        config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 9001, "hidden_size": 32, "intermediate_size": 64,
+                  "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 64, "eos_token_id": None}
+        prompts = "[[0, 1, 2, 4499, 4500, 4501, 9000], [8999, 2250, 6750]]"
+        for tied, world in ((True, 2), (False, 4)):
+            with self.subTest(tied=tied), tempfile.TemporaryDirectory() as directory:
+                with open(os.path.join(directory, "config.json"), "w", encoding="utf-8") as f:
+                    json.dump({**config, "tie_word_embeddings": tied}, f)
+                alone = generate(directory, "--random-weights", prompts=prompts)
+                ranks = generate(directory, "--random-weights", "--tensor-parallel", str(world), prompts=prompts)
+                self.assertEqual((alone.returncode, ranks.returncode), (0, 0), alone.stderr + ranks.stderr)
+                self.assertEqual(ids(alone), ids(ranks))
+
+    def between_devices(self, *options, **environment):
+        """Two ranks on the emulator, whose memory a stub of NCCL sums."""
+        stubs, plugins = os.path.join(BUILD, "tests", "stubs"), os.path.join(BUILD, "lib", "accel", "0")
+        golden = os.path.join(model("llama"), "golden.LlamaForCausalLM.greedy.safetensors")
+        return run("verify", model("llama"), "--golden", golden, "--device", "hip-emulated", "--precision", "fp32", "--tensor-parallel", "2",
+                   *options, environment={"ACCEL_PLUGIN_PATH": f"{plugins}:{stubs}/comm", "LD_LIBRARY_PATH": f"{stubs}/nccl", **environment})
+
+    @unittest.skipUnless(os.path.exists(os.path.join(BUILD, "lib", "accel", "0", "libaccel_hip-emulated.so")), "the emulator is not built")
+    def test_devices_sum(self):
+        done = self.between_devices("--transport", "shm+emulated")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        done = self.between_devices("--transport", "emulated", STUB_NCCL="refuse")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertRegex(done.stderr, r"sums go through host memory: making a communicator \(NCCL 21400\): invalid usage; Duplicate GPU detected")
+        done = self.between_devices("--transport", "shm+emulated", STUB_NCCL="die:1:3")
+        self.assertEqual(done.returncode, 1, done.stderr)
+        self.assertIn("another rank of the group is gone", done.stderr)
+        for transport, code, message in (("shm+shm", 2, "the second is between processes"), ("nccl+emulated", 2, "the first is itself carried over another"),
+                                         ("none", 1, "there is no transport 'none'")):
+            done = self.between_devices("--transport", transport)
+            self.assertEqual(done.returncode, code, done.stderr)
+            self.assertIn(message, done.stderr)
+
     def test_killed(self):
         """One rank is killed while all generate: the tool ends within two seconds, and says why."""
         config = {"model_type": "llama", "architectures": ["LlamaForCausalLM"], "vocab_size": 500, "hidden_size": 128, "intermediate_size": 384,

@@ -170,21 +170,71 @@ static void test_residual_alone(void **state) {
   }
 }
 
-/* A table that is also the head: looked up whole, multiplied by rows. */
-static void test_tied_head(void **state) {
-  (void)state;
-  begin(0, 2, 16);
+/* Rows of `table` for ids, an MLP, and a product with `head`. */
+static accel_status finish_lookup(int64_t vocabulary, const char *head) {
   accel__tensor ids = accel__input(p, "ids", ACCEL_PLUGIN_I32, rows, 1, &T),
-                table = weight("table", ACCEL_PLUGIN_USE_EMBEDDING, 101, 16),
+                table = weight("table", ACCEL_PLUGIN_USE_EMBEDDING, vocabulary, 16),
                 y = dense("up", accel__gather(p, table, ids), 64, 16, -1);
   y = dense("down", y, 16, 64, -1);
-  y = accel__linear(p, y, table, -1, -1, ACCEL_PLUGIN_ACT_NONE);
+  if (head)
+    y = accel__linear(p, y, weight(head, ACCEL_PLUGIN_USE_EMBEDDING, vocabulary, 16), -1, -1,
+                      ACCEL_PLUGIN_ACT_NONE);
   accel__entry(p, "forward", (accel__tensor[]){lengths, ids}, 2, &y, 1);
-  assert_int_equal(accel__program_finish(p), ACCEL_OK);
-  assert_string_equal(share("table"), "101x16 r0:0+0 c0:0+0");
-  assert_string_equal(share("table, rank 0 of 2 by 0"), "48x16 r101:0+48 c0:0+0");
-  assert_int_equal(count(ACCEL_PLUGIN_OP_PAD), 1);
+  return accel__program_finish(p);
+}
+
+static uint32_t count_binary(int kind) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < view()->n_node; i++)
+    n += view()->node[i].op == ACCEL_PLUGIN_OP_BINARY && view()->node[i].attr[0].i == kind;
+  return n;
+}
+
+/* A table that is also the head: looked up and multiplied by the same rows. */
+static void test_tied_head(void **state) {
+  static const char *const parts[] = {"32x16 r101:0+32 c0:0+0", "32x16 r101:32+32 c0:0+0",
+                                      "37x16 r101:64+37 c0:0+0"};
+  (void)state;
+  for (uint32_t rank = 0; rank < 3; rank++) {
+    begin(rank, 3, 16);
+    assert_int_equal(finish_lookup(101, "table"), ACCEL_OK);
+    assert_string_equal(share("table"), parts[rank]);
+    assert_int_equal(count(ACCEL_PLUGIN_OP_PAD), 1);
+    assert_int_equal(count(ACCEL_PLUGIN_OP_ALLREDUCE), 3);
+    /* ids below and above all tables are left to the first and the last rank, which refuse them */
+    assert_int_equal(count_binary(ACCEL_PLUGIN_BINARY_MAX), rank > 0);
+    assert_int_equal(count_binary(ACCEL_PLUGIN_BINARY_MIN), rank < 2);
+    assert_int_equal(count_binary(ACCEL_PLUGIN_BINARY_SUB), rank > 0 ? 2 : 1);
+    assert_int_equal(count_binary(ACCEL_PLUGIN_BINARY_WHERE), 1);
+    accel__program_free(&p);
+  }
+}
+
+/* A table of its own is cut when that saves memory; one that something else reads never is. */
+static void test_lookup(void **state) {
+  (void)state;
+  begin(1, 2, 16);
+  assert_int_equal(finish_lookup(8192, NULL), ACCEL_OK);
+  assert_string_equal(share("table"), "4096x16 r8192:4096+4096 c0:0+0");
   assert_int_equal(count(ACCEL_PLUGIN_OP_ALLREDUCE), 2);
+  accel__program_free(&p);
+  begin(1, 2, 16);
+  assert_int_equal(finish_lookup(8191, NULL), ACCEL_OK);
+  assert_string_equal(share("table"), "8191x16 r0:0+0 c0:0+0");
+  accel__program_free(&p);
+  begin(1, 2, 16);
+  norm(weight("table", ACCEL_PLUGIN_USE_EMBEDDING, 8192, 16)); /* no entry needs it */
+  assert_int_equal(finish_lookup(8192, NULL), ACCEL_OK);
+  assert_string_equal(share("table"), "4096x16 r8192:4096+4096 c0:0+0");
+  accel__program_free(&p);
+  begin(1, 2, 16);
+  accel__tensor table = weight("table", ACCEL_PLUGIN_USE_EMBEDDING, 8192, 16), all = norm(table),
+                ids = accel__input(p, "ids", ACCEL_PLUGIN_I32, rows, 1, &T);
+  accel__tensor y =
+      dense("down", dense("up", accel__gather(p, table, ids), 64, 16, -1), 16, 64, -1);
+  accel__entry(p, "forward", (accel__tensor[]){lengths, ids}, 2, (accel__tensor[]){y, all}, 2);
+  assert_int_equal(accel__program_finish(p), ACCEL_OK);
+  assert_string_equal(share("table"), "8192x16 r0:0+0 c0:0+0");
   accel__program_free(&p);
 }
 
@@ -225,7 +275,7 @@ int main(void) {
       cmocka_unit_test(test_mlp),       cmocka_unit_test(test_uneven),
       cmocka_unit_test(test_heads),     cmocka_unit_test(test_whole_norm),
       cmocka_unit_test(test_parallel),  cmocka_unit_test(test_residual_alone),
-      cmocka_unit_test(test_tied_head), cmocka_unit_test(test_hash),
-      cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_tied_head), cmocka_unit_test(test_lookup),
+      cmocka_unit_test(test_hash),      cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
