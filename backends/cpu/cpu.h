@@ -15,7 +15,8 @@
  *
  *   cpu_device.c      the one device and its memory
  *   cpu_weights.c     opens an endpoint: packs its weights (cpu_conv_weights.c and
- *                     cpu_moe_weights.c those of their ops)
+ *                     cpu_moe_weights.c those of their ops, cpu_file_blocks.c what lies in files as
+ *                     it is wanted)
  *   cpu_store.c       packed weights from the core's cache, segment by segment
  *   cpu_stream.c      weights that do not all stay in memory: what does, and packing the rest as it
  *                     is read

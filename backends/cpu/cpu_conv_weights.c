@@ -331,7 +331,7 @@ static int32_t pack_weights(const cpu_load *load, void *of, const cpu_ranges *ra
                .kernels = load->kernels,
                .weight = &load->program->weight[c->w],
                .format = &load->format[c->w]};
-  int32_t rc = host->weight_map(host->self, (uint32_t)c->w, &p.view, error);
+  int32_t rc = kit_weight_borrow(host, (uint32_t)c->w, &p.view, error);
   if (rc) return rc;
   rc = c->layout <= CPU_CONV_TRANSPOSED || c->layout == CPU_CONV_I8 ? pack_tiles(&p, host, error)
                                                                     : pack_small(&p, error);

@@ -135,7 +135,7 @@ static int32_t pack_experts(const cpu_load *load, void *of, const cpu_ranges *ra
   p.shape = cpu_linear_shape(load->kernels, &p.l);
   p.m = (cpu_matrix){.weight = &load->program->weight[e->w], .format = &e->format};
   kit_weight_matrix(p.m.weight, &p.m.n, &p.m.k);
-  int32_t rc = host->weight_map(host->self, (uint32_t)e->w, &p.m.view, error);
+  int32_t rc = kit_weight_borrow(host, (uint32_t)e->w, &p.m.view, error);
   if (rc) return rc;
   rc = pack_ranges(&p, cpu_expert_rows(e), host, ranges, error);
   host->weight_unmap(host->self, (uint32_t)e->w);

@@ -10,6 +10,7 @@ static const kit_backend backend = {
     .weight_format = cpu_weight_format,
     .weight_bytes = cpu_weight_bytes,
     .weight_in_place = cpu_weight_stays,
+    .weight_by_rows = cpu_weight_by_rows,
     .open = cpu_open,
     .close = cpu_close,
     .weight = cpu_weight_data,

@@ -17,6 +17,7 @@ typedef struct cpu_load {
   const accel_plugin_format *format; /* [n_weight] */
   const accel_plugin_host *host;
   const uint8_t *row_dtype; /* [n_weight] of options; NULL: the endpoint does not stream */
+  const uint8_t *in_file;   /* [n_weight] of options; NULL: nothing is packed from blocks of rows */
 } cpu_load;
 
 /* Panels [first, first + n) of a unit, and where they go. */

@@ -7,7 +7,6 @@
 #include "cpu_moe_stream.h"
 #include "cpu_store.h"
 #include "cpu_weights.h"
-#include "formats/convert.h"
 
 enum {
   SLOTS = 8,
@@ -39,8 +38,6 @@ typedef struct cpu_streaming {
 
 /* ---- cutting ---- */
 
-static uint64_t element_bytes(uint32_t dtype) { return dtype == ACCEL_PLUGIN_F32 ? 4 : 2; }
-
 bool cpu_linear_by_rows(const cpu_linear *l, const uint8_t *row_dtype) {
   return !l->trans && row_dtype[l->w] != ACCEL_PLUGIN_NO_DTYPE &&
          (l->gate < 0 || row_dtype[l->gate] != ACCEL_PLUGIN_NO_DTYPE);
@@ -52,7 +49,7 @@ static bool is_kept(const cpu_linear *l) { return cpu_is_coded(&l->format); }
 uint64_t cpu_linear_stored(const cpu_linear *l, const uint8_t *row_dtype) {
   return is_kept(l) ? (uint64_t)l->panels * l->panel_bytes
                     : (uint64_t)((l->glu == ACCEL_PLUGIN_GLU_NONE ? 1 : 2) * l->n * l->k) *
-                          element_bytes(row_dtype[l->w]);
+                          kit_row_element(row_dtype[l->w]);
 }
 
 /* A table that is gathered from panels stays where its rows cannot be read instead. */
@@ -64,8 +61,8 @@ static bool is_streamed(const cpu_self *s, const cpu_linear *l, const uint8_t *r
 
 /* Bytes of one of the pieces that a panel is made of, as stored. */
 static uint64_t panel_piece(const cpu_self *s, const cpu_linear *l, const uint8_t *row_dtype) {
-  uint64_t element = element_bytes(row_dtype[l->w]);
-  if (l->gate >= 0 && element_bytes(row_dtype[l->gate]) > element) element = 4;
+  uint64_t element = kit_row_element(row_dtype[l->w]);
+  if (l->gate >= 0 && kit_row_element(row_dtype[l->gate]) > element) element = 4;
   const int64_t width = cpu_linear_width(l, cpu_linear_shape(&s->kernels, l).cols),
                 rows = l->glu == ACCEL_PLUGIN_GLU_INTERLEAVED ? 2 * width : width;
   return (uint64_t)(rows * l->k) * element;
@@ -106,7 +103,7 @@ static kit_segment segment_of(const cpu_self *s, const cpu_linear *l, int64_t fi
   out.n_piece = cpu_linear_pieces(&s->kernels, l, first, n, out.piece);
   for (uint32_t i = 0; i < out.n_piece; i++)
     out.read +=
-        (uint64_t)(out.piece[i].rows * l->k) * element_bytes(row_dtype[out.piece[i].weight]);
+        (uint64_t)(out.piece[i].rows * l->k) * kit_row_element(row_dtype[out.piece[i].weight]);
   return out;
 }
 
@@ -428,43 +425,6 @@ typedef struct packing {
   uint32_t tasks;
 } packing;
 
-static void to_f32(uint32_t dtype, const char *from, size_t n, float *out) {
-  if (dtype == ACCEL_PLUGIN_F32)
-    memcpy(out, from, n * sizeof *out);
-  else if (dtype == ACCEL_PLUGIN_F16)
-    accel_fp16_array_to_f32(from, n, out);
-  else
-    accel_bf16_array_to_f32(from, n, out);
-}
-
-static void to_halves(uint32_t store, const float *from, size_t n, void *out) {
-  if (store == ACCEL_PLUGIN_F16)
-    accel_f32_array_to_fp16(from, n, out);
-  else
-    accel_f32_array_to_bf16(from, n, out);
-}
-
-/* n elements in the numbers of `store`: as fp32, or as they are stored. */
-static void convert(uint32_t dtype, uint32_t store, bool wide, const char *from, size_t n,
-                    char *out) {
-  enum { CHUNK = 512 };
-  float f[CHUNK];
-  uint16_t half[CHUNK];
-  const size_t size = element_bytes(dtype);
-  for (size_t at = 0, m; at < n; at += m) {
-    m = n - at < CHUNK ? n - at : CHUNK;
-    to_f32(dtype, from + at * size, m, f);
-    if (store != ACCEL_PLUGIN_F32 && (!wide || store != dtype)) {
-      to_halves(store, f, m, half);
-      if (wide) to_f32(store, (const char *)half, m, f);
-    }
-    if (wide)
-      memcpy(out + at * sizeof *f, f, m * sizeof *f);
-    else
-      memcpy(out + at * sizeof *half, half, m * sizeof *half);
-  }
-}
-
 static void convert_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
   const bool wide = p->l->layout == CPU_LAYOUT_F32;
@@ -474,9 +434,9 @@ static void convert_task(void *arg, uint32_t index, uint32_t worker) {
     const size_t row = (size_t)cpu_share(piece->rows, index, p->tasks),
                  end = (size_t)cpu_share(piece->rows, index + 1, p->tasks), k = (size_t)p->l->k;
     if (p->converted[i])
-      convert(p->rows[i].dtype, p->t->store[piece->weight], wide,
-              (const char *)p->rows[i].data + row * k * element_bytes(p->rows[i].dtype),
-              (end - row) * k, p->converted[i] + row * k * (wide ? 4 : 2));
+      kit_rows_convert(p->rows[i].dtype, p->t->store[piece->weight], wide,
+                       (const char *)p->rows[i].data + row * k * kit_row_element(p->rows[i].dtype),
+                       (end - row) * k, p->converted[i] + row * k * (wide ? 4 : 2));
   }
 }
 

@@ -1,10 +1,11 @@
 /* cpu_weights.c - what init does with the weights.
  *
  * Matrices of linear nodes are packed into panels in one huge-page friendly arena, those of
- * convolutions and experts into memory of their own: read from the cache, or mapped, packed and
- * unmapped, one after the other (cpu_store.h), so the peak while loading is the final size and one
- * tensor.  Of all others small ones (norms, biases) are copied, large ones (embeddings) stay where
- * the core mapped them until cleanup.
+ * convolutions and experts into memory of their own: read from the cache, or lent by the core,
+ * packed and returned, one after the other (cpu_store.h), so the peak while loading is the final
+ * size and one tensor.  What lies in a file as its format has it is read and packed by blocks.  Of
+ * all others small ones (norms, biases) are copied; of large ones (embeddings) rows are read from
+ * the file where they lie there, else the core lends them until cleanup.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,15 +14,16 @@
 #include "cpu_weights.h"
 
 #include "cpu_blas.h"
+#include "cpu_file_blocks.h"
 #include "cpu_moe_stream.h"
 #include "cpu_ops.h"
 #include "cpu_store.h"
 #include "cpu_stream.h"
 
 enum {
-  /* weights of fewer bytes are copied: where files lie in large pages, a page mapped brings 2 MiB
-   * with it */
-  SMALL = 64 << 10
+  /* weights of fewer bytes as fp32 are kept, also where rows could be read: to read one of the many
+   * rows that a run gathers from tables of positions takes longer than to copy it */
+  SMALL = 1 << 20
 };
 
 /* ---- which weights are packed ---- */
@@ -255,7 +257,7 @@ static int32_t source_open(const cpu_load *load, int32_t index, cpu_layout layou
   const accel_plugin_weight *w = &load->program->weight[index];
   *out = (source){.m = {.weight = w, .format = &load->format[index]}};
   kit_weight_matrix(w, &out->m.n, &out->m.k);
-  int32_t rc = host->weight_map(host->self, (uint32_t)index, &out->m.view, error);
+  int32_t rc = kit_weight_borrow(host, (uint32_t)index, &out->m.view, error);
   if (rc || layout != CPU_LAYOUT_F32) return rc;
   out->m.f32 = all_as_f32(w, out->m.format, &out->m.view, &out->copy, error);
   if (out->m.f32) return ACCEL_PLUGIN_OK;
@@ -335,6 +337,10 @@ static int32_t some_rows_open(const cpu_load *load, cpu_layout layout, const kit
   int32_t rc = host->rows_map(host->self, piece->weight, piece->first, piece->rows, &m->view,
                               &out->mapping, error);
   if (rc || layout != CPU_LAYOUT_F32) return rc;
+  if (format->store == ACCEL_PLUGIN_F32) {
+    m->f32 = m->view.data;
+    return ACCEL_PLUGIN_OK;
+  }
   const uint64_t bytes = (uint64_t)(piece->rows * k) * sizeof(float);
   m->f32 = out->copy = malloc(bytes ? bytes : 1);
   if (!out->copy) return kit_no_memory(error, bytes);
@@ -378,6 +384,13 @@ static int32_t pack_linear(const cpu_load *load, void *of, const cpu_ranges *ran
                            accel_plugin_error *error) {
   const cpu_linear *l = of;
   int32_t rc = ACCEL_PLUGIN_OK;
+  if (cpu_lies_in_file(load, l)) {
+    for (uint32_t i = 0; !rc && i < ranges->n; i++) {
+      rc = cpu_pack_from_file(load, l, &ranges->at[i], error);
+      if (!rc && ranges->packed) rc = ranges->packed(ranges->user, i, error);
+    }
+    return rc;
+  }
   if (!load->row_dtype || !cpu_linear_by_rows(l, load->row_dtype))
     return pack_whole(load, l, ranges, error);
   for (uint32_t i = 0; !rc && i < ranges->n; i++) {
@@ -415,11 +428,14 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o,
   const accel_plugin_host *host = o->host;
   const accel_plugin_format *format = &o->precision.format[i];
   cpu_weight *w = &s->weight[i];
+  const bool wide = format->store == ACCEL_PLUGIN_F32,
+             small = wide && is_small(&s->program->weight[i]), table = !w->raw && !wide;
   accel_plugin_weight_view view;
-  int32_t rc = host->weight_map(host->self, i, &view, error);
+  int32_t rc = table || (wide && !small) ? host->weight_map(host->self, i, &view, error)
+                                         : kit_weight_borrow(host, i, &view, error);
   if (rc) return rc;
   w->mapped = true;
-  if (!w->raw && format->store != ACCEL_PLUGIN_F32) {
+  if (table) {
     w->table = (accel_matrix){.format = *format,
                               .data = view.data,
                               .scale = view.scale,
@@ -429,7 +445,7 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o,
     /* checks the parts */
     return kit_weight_rows(&s->program->weight[i], format, &view, 0, 0, NULL, error);
   }
-  w->data = format->store == ACCEL_PLUGIN_F32 && is_small(&s->program->weight[i])
+  w->data = small
                 ? w->copy = copy_of(
                       view.data,
                       (uint64_t)kit_weight_elements(&s->program->weight[i]) * sizeof(float), error)
@@ -454,17 +470,27 @@ static int32_t make_blocks(cpu_self *s, const cpu_load *load, cpu_blocks *blocks
   return rc;
 }
 
+/* Tables that stay in the file; of an endpoint that streams cpu_stream.c has found them. */
+static void find_tables(cpu_self *s, const accel_plugin_options *o) {
+  const bool rows = o->in_file && o->host && o->host->rows_read && !o->stream_budget;
+  for (uint32_t i = 0; rows && i < s->program->n_weight; i++)
+    s->weight[i].by_rows = o->in_file[i] && !s->weight[i].panels &&
+                           cpu_weight_by_rows(s->program, i, &o->precision.format[i]);
+}
+
 static int32_t load_weights(cpu_self *s, const accel_plugin_options *o, accel_plugin_error *error) {
   const cpu_load load = {.program = s->program,
                          .kernels = &s->kernels,
                          .format = o->precision.format,
                          .host = o->host,
-                         .row_dtype = o->stream_budget ? o->row_dtype : NULL};
+                         .row_dtype = o->stream_budget ? o->row_dtype : NULL,
+                         .in_file = o->host && o->host->rows_map ? o->in_file : NULL};
   cpu_blocks blocks = {.segment_bytes = cpu_segment_bytes(s->program, load.format)};
   int32_t rc = plan_weights(s, load.format, error);
   if (!rc) rc = cpu_moes_plan(&load, &s->moes, error);
   if (!rc && o->stream_budget) rc = cpu_stream_open(s, o, error);
   find_rows(s);
+  find_tables(s, o);
   if (!rc) rc = make_blocks(s, &load, &blocks, error);
   if (!rc) rc = cpu_blocks_fill(&blocks, &load, error);
   free(blocks.at);
@@ -618,6 +644,12 @@ bool cpu_weight_stays(const accel_plugin_program *p, uint32_t index,
   const readers r = readers_of(p, index, format);
   return format->store == ACCEL_PLUGIN_F32 ? (r.gathered || r.raw) && !is_small(&p->weight[index])
                                            : r.gathered && !r.raw;
+}
+
+bool cpu_weight_by_rows(const accel_plugin_program *p, uint32_t index,
+                        const accel_plugin_format *format) {
+  const readers r = readers_of(p, index, format);
+  return r.gathered && !r.raw && !is_small(&p->weight[index]);
 }
 
 /* ---- streaming ---- */

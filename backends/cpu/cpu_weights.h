@@ -29,6 +29,8 @@ uint64_t cpu_weight_bytes(const accel_plugin_program *program, uint32_t index,
 /* kit_backend.weight_in_place: whether it is read where the core mapped it. */
 bool cpu_weight_stays(const accel_plugin_program *program, uint32_t index,
                       const accel_plugin_format *format);
+bool cpu_weight_by_rows(const accel_plugin_program *program, uint32_t index,
+                        const accel_plugin_format *format); /* kit_backend.weight_by_rows */
 /* kit_backend.plan_open and plan_close: a cpu_self without weights. */
 int32_t cpu_plan_open(const accel_plugin_program *program, const accel_plugin_options *options,
                       void **self, accel_plugin_error *error);

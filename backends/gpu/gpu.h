@@ -150,7 +150,8 @@ typedef struct gpu_api {
   /* Whether the device has memory that is not the host's, or plays a card that has. */
   bool (*own_memory)(uint32_t index);
   /* As begin, of a stream that only copies and updates: on a queue of the device's own for that,
-   * where it has one.  It is begun and ended on the thread of the run's stream, within that. */
+   * where it has one.  It may go on from one run to the next, on another thread: `host` lives until
+   * its end. */
   int32_t (*begin_copies)(gpu_device *device, const accel_plugin_host *host, gpu_stream **out,
                           accel_plugin_error *error);
   int32_t (*event_new)(gpu_device *device, gpu_event **out, accel_plugin_error *error);
@@ -160,6 +161,13 @@ typedef struct gpu_api {
   /* The stream's commands from here on begin behind an event that another stream has recorded
    * before, and see what was written until then. */
   int32_t (*wait)(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
+  /* Whether the commands before the event's last record have ended, *out; wait: when they have.  One
+   * that was never recorded has been reached. */
+  int32_t (*reached)(gpu_device *device, gpu_event *event, bool wait, bool *out,
+                     accel_plugin_error *error);
+  /* The host is about to write there, in memory that copies read: fails where one that was told
+   * before may still run.  NULL but in the emulator. */
+  int32_t (*host_writes)(gpu_device *device, const gpu_binding *what, accel_plugin_error *error);
 
   /* Sums n floats over the ranks in the order of the stream; E_UNSUPPORTED, with no error written:
    * that goes through host memory.  NULL: it always does. */

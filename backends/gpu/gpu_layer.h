@@ -18,8 +18,9 @@
  * of some devices an endpoint takes; gpu_probe*.c try and time them), gpu_split.c (nodes whose
  * operands pass a binding), gpu_ops.c (the table of ops), gpu_op_*.c (the ops), gpu_product.c
  * and gpu_attention_common.c (what two of them share), gpu_run.c (constants, checks, dispatch),
- * gpu_weights.c (formats, upload), gpu_offload.c and gpu_offload_plan.c (weights in host memory;
- * the latter asks gpu_weights.c for sizes), gpu_memory.c (pool, upload, download). Each calls only
+ * gpu_weights.c (formats, upload), gpu_offload.c, gpu_disk.c and gpu_offload_plan.c (weights in
+ * host memory and on the disk; the last asks gpu_weights.c for sizes), gpu_memory.c (pool, upload,
+ * download). Each calls only
  * those that follow it otherwise. */
 #ifndef ACCEL_GPU_LAYER_H
 #define ACCEL_GPU_LAYER_H
@@ -97,7 +98,9 @@ typedef struct gpu_weight_source {
   struct gpu_self *self;
   const accel_plugin_weight *weight;
   const accel_plugin_format *format;
-  const accel_plugin_weight_view *view;
+  accel_plugin_weight_view *view;  /* data NULL: not lent yet */
+  const accel_plugin_host *lender; /* of what is lent */
+  bool lent;
   uint32_t *staging; /* GPU_STAGING bytes */
   char *host;        /* of an offloaded weight: where it goes in place of device memory */
 } gpu_weight_source;

@@ -1,10 +1,12 @@
 /* gpu_offload_plan.c - see gpu_offload_plan.h. */
 #include "gpu/gpu_offload_plan.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "gpu/gpu_offload.h"
+#include "shared/hash.h"
 
 uint32_t gpu_offload_operands(const accel_plugin_program *p, const accel_plugin_node *node,
                               uint32_t out[GPU_OFFLOAD_PAIR]) {
@@ -167,17 +169,140 @@ static void find_least(gpu_offload_plan *plan, uint32_t n) {
   if (!any) plan->least = 0;
 }
 
-int32_t gpu_offload_plan_make(const accel_plugin_program *p, const accel_plugin_format *format,
-                              uint64_t budget, gpu_offload_plan *plan, accel_plugin_error *error) {
-  const uint32_t n = p->n_weight;
-  *plan = (gpu_offload_plan){.weight = calloc(n + 1, sizeof *plan->weight),
-                             .launch = calloc(n + 1, sizeof *plan->launch)};
-  kit_segment *some = calloc(n + 1, sizeof *some);
-  if (!plan->weight || !plan->launch || !some) {
-    free(some);
-    gpu_offload_plan_free(plan);
-    return kit_no_memory(error, n * sizeof *some);
+/* ---- what lies on the disk ---- */
+
+gpu_disk_shape gpu_disk_shape_of(const accel_plugin_program *p, uint32_t weight,
+                                 const accel_plugin_format *format) {
+  gpu_disk_shape out = {0};
+  int64_t k;
+  kit_weight_matrix(&p->weight[weight], &out.rows, &k);
+  out.data = gpu_weight_parts(p, weight, format, &out.scale);
+  out.row = out.rows ? out.data / (uint64_t)out.rows : 0;
+  return out;
+}
+
+int64_t gpu_disk_rows(const gpu_disk_cut *cut, const gpu_disk_shape *shape) {
+  return shape->row && shape->row < cut->part ? (int64_t)(cut->part / shape->row) : 1;
+}
+
+uint32_t gpu_disk_data_parts(const gpu_disk_cut *cut, const gpu_disk_shape *shape) {
+  return (uint32_t)gpu_ceil_div(shape->rows, gpu_disk_rows(cut, shape));
+}
+
+uint32_t gpu_disk_all_parts(const gpu_disk_cut *cut, const gpu_disk_shape *shape) {
+  return gpu_disk_data_parts(cut, shape) + (uint32_t)((shape->scale + cut->part - 1) / cut->part);
+}
+
+/* Plain rows as the checkpoint has them; codes that need no number beside those of their groups. */
+static bool is_readable(const accel_plugin_options *o, uint32_t weight) {
+  const accel_plugin_format *f = &o->precision.format[weight];
+  if (gpu_disk_coded(f)) return f->outer == ACCEL_PLUGIN_NO_DTYPE;
+  return o->row_dtype && o->row_dtype[weight] != ACCEL_PLUGIN_NO_DTYPE;
+}
+
+/* Bytes of rows as the checkpoint has them; of a coded weight those of its parts. */
+static uint64_t stored_bytes(const accel_plugin_program *p, const accel_plugin_options *o,
+                             uint32_t weight, int64_t rows, uint64_t row) {
+  int64_t n, k;
+  if (gpu_disk_coded(&o->precision.format[weight])) return (uint64_t)rows * row;
+  kit_weight_matrix(&p->weight[weight], &n, &k);
+  return (uint64_t)(rows * k) * kit_row_element(o->row_dtype[weight]);
+}
+
+static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+/* Parts of at most 2 MiB, or a 64th of all: some of them ahead keep the disk busy. */
+static void cut(const accel_plugin_program *p, const accel_plugin_options *o,
+                gpu_offload_plan *plan) {
+  enum { LEAST = 128 << 10, MOST = 2 << 20, SHARE = 64, PAGE = 4096, RECORD = 32 };
+  gpu_disk_cut *c = &plan->cut;
+  uint64_t all = 0;
+  for (uint32_t i = 0; i < p->n_weight; i++) all += plan->weight[i].bytes;
+  all = all / SHARE / 8 * 8;
+  *c = (gpu_disk_cut){.part = all < LEAST  ? LEAST
+                              : all > MOST ? MOST
+                                           : all,
+                      .hash = ACCEL_HASH_SEED};
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    const accel_plugin_format *f = &o->precision.format[i];
+    const gpu_disk_shape s = gpu_disk_shape_of(p, i, f);
+    plan->readable[i] = plan->weight[i].bytes && is_readable(o, i);
+    if (!plan->readable[i]) continue;
+    const int64_t rows = gpu_least(gpu_disk_rows(c, &s), s.rows);
+    const uint64_t bytes = larger((uint64_t)rows * s.row, s.scale < c->part ? s.scale : c->part);
+    c->chunk = larger(c->chunk, bytes);
+    c->slot =
+        larger(c->slot, larger(stored_bytes(p, o, i, rows, s.row), gpu_disk_coded(f) ? bytes : 0));
+    if (!gpu_disk_coded(f)) continue;
+    const uint64_t facts[] = {i, (uint64_t)s.rows, s.data, s.scale, c->part};
+    c->store += s.data + s.scale + gpu_disk_all_parts(c, &s) * (uint64_t)(PAGE / 2 + RECORD);
+    c->hash = accel_hash(accel_hash(c->hash, facts, sizeof facts), f, sizeof *f);
   }
+}
+
+/* Host memory through which parts pass. */
+static uint64_t staging(const gpu_disk_cut *c) {
+  enum { PAGE = 4096, HUGE_BYTES = 2 << 20 };
+  const uint64_t ring = GPU_DISK_SLOTS * ((c->slot + PAGE - 1) / PAGE * PAGE + PAGE);
+  return ring + (ring < HUGE_BYTES ? 0 : HUGE_BYTES) +
+         GPU_DISK_CHUNKS * ((c->chunk + PAGE - 1) / PAGE * PAGE);
+}
+
+/* Of the weights that do not stay on the device, some for which the budget has no room; some[n]:
+ * room.  Those that are used most often lie in memory, else an even share of all, so that the disk
+ * always has something to do. */
+static void choose_disk(const accel_plugin_program *p, const accel_plugin_options *o,
+                        gpu_offload_plan *plan, kit_segment *some) {
+  uint64_t forced = 0;
+  uint32_t count = 0;
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    if (plan->weight[i].resident) continue;
+    if (plan->readable[i])
+      some[count++] = plan->weight[i];
+    else
+      forced += plan->weight[i].bytes;
+  }
+  const uint64_t least = forced + staging(&plan->cut), budget = o->stream_host_budget;
+  plan->host_least = count ? least : 0;
+  if (!budget || !count) return;
+  plan->host = least + kit_stream_choose(some, count, budget > least ? budget - least : 0);
+  count = 0;
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    kit_segment *w = &plan->weight[i];
+    if (w->resident || !plan->readable[i] || some[count++].resident) continue;
+    const gpu_disk_shape s = gpu_disk_shape_of(p, i, &o->precision.format[i]);
+    const uint64_t bytes = stored_bytes(p, o, i, s.rows, s.row) +
+                           (gpu_disk_coded(&o->precision.format[i]) ? s.scale : 0);
+    plan->on_disk[i] = true;
+    plan->read += w->uses * bytes - w->uses * w->read;
+    plan->disk += w->uses * bytes;
+  }
+}
+
+/* ---- plans ---- */
+
+static int32_t plan_new(uint32_t n, gpu_offload_plan *plan, kit_segment **some,
+                        accel_plugin_error *error) {
+  *plan = (gpu_offload_plan){.weight = calloc(n + 1, sizeof *plan->weight),
+                             .launch = calloc(n + 1, sizeof *plan->launch),
+                             .readable = calloc(n + 1, sizeof *plan->readable),
+                             .on_disk = calloc(n + 1, sizeof *plan->on_disk)};
+  *some = calloc(n + 1, sizeof **some);
+  if (plan->weight && plan->launch && plan->readable && plan->on_disk && *some)
+    return ACCEL_PLUGIN_OK;
+  free(*some);
+  gpu_offload_plan_free(plan);
+  return kit_no_memory(error, n * sizeof **some);
+}
+
+int32_t gpu_offload_plan_make(const accel_plugin_program *p, const accel_plugin_options *options,
+                              gpu_offload_plan *plan, accel_plugin_error *error) {
+  const uint32_t n = p->n_weight;
+  const accel_plugin_format *format = options->precision.format;
+  const uint64_t budget = options->stream_budget;
+  kit_segment *some;
+  const int32_t rc = plan_new(n, plan, &some, error);
+  if (rc) return rc;
   for (uint32_t i = 0; i < n; i++) {
     uint64_t scale;
     const uint64_t data = gpu_weight_parts(p, i, &format[i], &scale);
@@ -194,6 +319,8 @@ int32_t gpu_offload_plan_make(const accel_plugin_program *p, const accel_plugin_
   }
   find_least(plan, n);
   choose_ring(plan, n, budget > plan->least ? budget : plan->least, some);
+  cut(p, options, plan);
+  choose_disk(p, options, plan, some);
   free(some);
   return ACCEL_PLUGIN_OK;
 }
@@ -201,7 +328,22 @@ int32_t gpu_offload_plan_make(const accel_plugin_program *p, const accel_plugin_
 void gpu_offload_plan_free(gpu_offload_plan *plan) {
   free(plan->weight);
   free(plan->launch);
+  free(plan->readable);
+  free(plan->on_disk);
   *plan = (gpu_offload_plan){0};
+}
+
+void gpu_disk_key(const accel_plugin_program *p, const gpu_disk_cut *c, char key[96]) {
+  snprintf(key, 96, "device layout %016llx %016llx", (unsigned long long)p->hash,
+           (unsigned long long)c->hash);
+}
+
+/* Whether what lies on the disk has to be in the cache. */
+static bool needs_store(const accel_plugin_program *p, const accel_plugin_options *o,
+                        const gpu_offload_plan *plan) {
+  for (uint32_t i = 0; i < p->n_weight; i++)
+    if (plan->on_disk[i] && gpu_disk_coded(&o->precision.format[i])) return true;
+  return false;
 }
 
 int32_t gpu_offload_estimate(uint32_t device, const accel_plugin_program *p,
@@ -209,8 +351,7 @@ int32_t gpu_offload_estimate(uint32_t device, const accel_plugin_program *p,
                              accel_plugin_error *error) {
   gpu_offload_plan plan;
   if (!gpu_plugin_api.own_memory || !gpu_plugin_api.own_memory(device)) return ACCEL_PLUGIN_OK;
-  const int32_t rc =
-      gpu_offload_plan_make(p, options->precision.format, options->stream_budget, &plan, error);
+  const int32_t rc = gpu_offload_plan_make(p, options, &plan, error);
   if (rc) return rc;
   if (plan.least) {
     out->stream_least = plan.least;
@@ -218,6 +359,12 @@ int32_t gpu_offload_estimate(uint32_t device, const accel_plugin_program *p,
     out->stream_staging = plan.ring;
     out->stream_read = plan.read;
     out->stream_host = plan.host;
+    out->stream_host_least = plan.host_least;
+    out->stream_disk = plan.disk;
+  }
+  if (plan.least && needs_store(p, options, &plan)) {
+    out->stream_store = plan.cut.store;
+    gpu_disk_key(p, &plan.cut, out->stream_key);
   }
   gpu_offload_plan_free(&plan);
   return ACCEL_PLUGIN_OK;

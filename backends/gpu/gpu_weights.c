@@ -6,6 +6,7 @@
 
 #include "formats/weight_matrix.h"
 #include "gpu/gpu_layer.h"
+#include "gpu/gpu_disk.h"
 #include "gpu/gpu_offload.h"
 
 const uint8_t gpu_store_bits[GPU_STORES] = {
@@ -228,15 +229,23 @@ static int32_t put(const gpu_weight_source *l, gpu_memory *to, uint64_t offset, 
   return ACCEL_PLUGIN_OK;
 }
 
+/* Bytes [first, first + bytes) of the scales, to the staging buffer. */
+static void stage_scales(const gpu_weight_source *l, const gpu_weight *w, uint64_t first,
+                         uint64_t bytes) {
+  const uint64_t each = w->scale_kind == GPU_SCALE_PAIR ? 2 : 1;
+  const int64_t group = (int64_t)(first / 4 / each);
+  for (uint64_t i = 0; i < bytes / 4 / each; i++)
+    put_scale(l, w, group + (int64_t)i, l->staging + i * each);
+}
+
 static int32_t load_scales(const gpu_weight_source *l, gpu_weight *w, accel_plugin_error *error) {
-  const uint64_t bytes = scale_bytes(w), each = w->scale_kind == GPU_SCALE_PAIR ? 2 : 1;
+  const uint64_t bytes = scale_bytes(w);
   if (!bytes) return ACCEL_PLUGIN_OK;
   int32_t rc = l->host ? ACCEL_PLUGIN_OK : gpu_pool_take(&l->self->pool, bytes, &w->scale, error);
-  const uint64_t groups = bytes / 4 / each, most = GPU_STAGING / 4 / each;
-  for (uint64_t at = 0; !rc && at < groups; at += most) {
-    const uint64_t n = groups - at < most ? groups - at : most;
-    for (uint64_t i = 0; i < n; i++) put_scale(l, w, (int64_t)(at + i), l->staging + i * each);
-    rc = put(l, w->scale, at * each * 4, n * each * 4, error);
+  for (uint64_t at = 0; !rc && at < bytes; at += GPU_STAGING) {
+    const uint64_t n = bytes - at < GPU_STAGING ? bytes - at : GPU_STAGING;
+    stage_scales(l, w, at, n);
+    rc = put(l, w->scale, at, n, error);
   }
   return rc;
 }
@@ -308,6 +317,62 @@ static int32_t load_resident(const gpu_weight_source *l, const accel_plugin_prog
   return rc;
 }
 
+/* Lends the weight, once. */
+static int32_t map(gpu_weight_source *l, uint32_t index, gpu_weight *w, accel_plugin_error *error) {
+  const accel_plugin_host *host = l->lender;
+  if (l->view->data) return ACCEL_PLUGIN_OK;
+  const int32_t rc = kit_weight_borrow(host, index, l->view, error);
+  if (rc) return rc;
+  l->lent = true;
+  if (l->view->data) return parts_of(l, w, error);
+  return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "weight '%s' has no data", l->weight->name);
+}
+
+/* A part that the cache lacks: arranged, kept, and in the staging buffer afterwards. */
+static int32_t keep_part(gpu_weight_source *l, uint32_t index, gpu_weight *w, uint32_t part,
+                         accel_plugin_error *error) {
+  const gpu_disk *disk = gpu_offload_disk(l->self);
+  const gpu_disk_part p = gpu_disk_part_of(disk, index, part);
+  int32_t rc = map(l, index, w, error);
+  if (!rc && p.bytes > GPU_STAGING)
+    rc = kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                  "weight '%s': a row of %llu bytes passes the staging buffer", l->weight->name,
+                  (unsigned long long)p.bytes);
+  if (!rc && p.rows)
+    rc = stage_rows(l, w, p.first, p.rows, error);
+  else if (!rc)
+    stage_scales(l, w, (uint64_t)p.first, p.bytes);
+  return rc ? rc : gpu_disk_put(disk, index, part, l->staging, error);
+}
+
+/* Parts that the cache keeps: makes those that it lacks.  room: host memory that gets all; NULL:
+ * none does. */
+static int32_t load_kept(gpu_weight_source *l, uint32_t index, gpu_weight *w, char *room,
+                         accel_plugin_error *error) {
+  const gpu_disk *disk = gpu_offload_disk(l->self);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (uint32_t i = 0; !rc && i < gpu_disk_kept(disk, index); i++) {
+    const gpu_disk_part part = gpu_disk_part_of(disk, index, i);
+    if (gpu_disk_get(disk, index, i, room ? room + part.at : NULL)) continue;
+    rc = keep_part(l, index, w, i, error);
+    if (!rc && room) memcpy(room + part.at, l->staging, part.bytes);
+  }
+  return rc;
+}
+
+/* Into host memory: from the cache, where that keeps it, else as it is lent. */
+static int32_t load_to_host(gpu_weight_source *l, uint32_t index, gpu_weight *w,
+                            accel_plugin_error *error) {
+  char *room;
+  if (gpu_disk_kept(gpu_offload_disk(l->self), index)) {
+    const int32_t rc = gpu_offload_room(l->self, index, (uint64_t)w->n * w->row_words * 4,
+                                        scale_bytes(w), &room, error);
+    return rc ? rc : load_kept(l, index, w, room, error);
+  }
+  const int32_t rc = map(l, index, w, error);
+  return rc ? rc : load_offloaded(l, index, w, error);
+}
+
 static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32_t *staging,
                     accel_plugin_error *error) {
   const accel_plugin_host *host = open->options->host;
@@ -317,18 +382,22 @@ static int32_t load(gpu_self *self, const kit_open *open, uint32_t index, uint32
                          .weight = &open->program->weight[index],
                          .format = &open->options->precision.format[index],
                          .view = &view,
+                         .lender = host,
                          .staging = staging};
+  int32_t rc = ACCEL_PLUGIN_OK;
   *w = layout(open->program, index, l.format);
   if (kit_fault(host, "allocation")) return kit_no_memory(error, (uint64_t)w->n * w->row_words * 4);
-  int32_t rc = host->weight_map(host->self, index, &view, error);
-  if (rc) return rc;
-  if (!view.data)
-    rc = kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "weight '%s' has no data", l.weight->name);
-  if (!rc) rc = parts_of(&l, w, error);
-  if (!rc)
-    rc = gpu_offload_has(self, index) ? load_offloaded(&l, index, w, error)
-                                      : load_resident(&l, open->program, index, w, error);
-  host->weight_unmap(host->self, index);
+  if (gpu_offload_on_disk(self, index)) {
+    gpu_offload_place(self, index, (uint64_t)w->n * w->row_words * 4, scale_bytes(w));
+    rc = load_kept(&l, index, w, NULL, error);
+  } else if (gpu_offload_has(self, index)) {
+    rc = load_to_host(&l, index, w, error);
+  } else {
+    rc = load_kept(&l, index, w, NULL, error);
+    if (!rc) rc = map(&l, index, w, error);
+    if (!rc) rc = load_resident(&l, open->program, index, w, error);
+  }
+  if (l.lent) host->weight_unmap(host->self, index);
   return rc;
 }
 
@@ -341,7 +410,7 @@ int32_t gpu_weights_load(gpu_self *self, const kit_open *open, accel_plugin_erro
   int32_t rc = self->weight && staging ? ACCEL_PLUGIN_OK : kit_no_memory(error, GPU_STAGING);
   for (uint32_t i = 0; !rc && i < n; i++) rc = load(self, open, i, staging, error);
   free(staging);
-  return rc;
+  return rc ? rc : gpu_offload_loaded(self, error);
 }
 
 int64_t gpu_weight_rows(const gpu_self *self, const gpu_weight *w, int64_t first,

@@ -24,6 +24,7 @@ enum { /* results that both vendors number alike */
        HIP_INVALID_IMAGE = 200,
        HIP_NO_BINARY = 209,
        HIP_UNSUPPORTED_PTX = 222,
+       HIP_NOT_READY = 600,
        HIP_ILLEGAL_ADDRESS = 700,
        HIP_LAUNCH_FAILURE = 719
 };
@@ -85,6 +86,8 @@ typedef struct hip_runtime {
   int (*event_new)(void **event, unsigned flags);
   int (*event_free)(void *event);
   int (*event_record)(void *event, void *stream);
+  int (*event_wait)(void *event);    /* on this thread */
+  int (*event_reached)(void *event); /* 0, or HIP_NOT_READY */
   int (*event_ms)(float *ms, void *first, void *last);
   int (*module_load)(void **module, const void *image);
   int (*module_free)(void *module);
@@ -105,6 +108,8 @@ typedef struct hip_runtime {
    * stream was about. */
   void (*bounds)(void *stream, const uint64_t *bytes, uint32_t n, uint32_t whole);
   const char *(*detail)(void *stream);
+  /* Optional: 0, or why[n] says which command may still read memory that the host writes next. */
+  int (*host_writes)(const void *memory, uint64_t bytes, char *why, size_t n);
 } hip_runtime;
 
 /* ---- hip_library.c ---- */

@@ -41,6 +41,7 @@ struct gpu_stream {
   void **mark; /* [room_mark] events of profiled runs, made once */
   double **us; /* [room_mark] where the time from a mark to the next goes */
   uint32_t n_mark, room_mark;
+  bool copies;  /* of hip_begin_copies */
   void *before; /* whose device was current on the run's thread */
 };
 
@@ -373,6 +374,21 @@ static int32_t hip_read(gpu_device *d, void *to, const gpu_binding *from,
 
 /* ---- runs ---- */
 
+/* The device is current. */
+static int32_t begin(gpu_device *d, bool copies, gpu_stream **out, accel_plugin_error *error) {
+  const int32_t rc = stream_take(d, out, error);
+  if (rc) return rc;
+  gpu_stream *s = *out;
+  s->copies = copies;
+  s->staged = 0;
+  s->n_mark = 0;
+  const int code = d->runtime->event_record(s->first, s->stream);
+  if (!code) return ACCEL_PLUGIN_OK;
+  stream_give(s);
+  return vendor_fail(d, error, code, -1, "beginning a run");
+}
+
+/* The device stays current until the run's end. */
 static int32_t hip_begin(gpu_device *d, const accel_plugin_host *host, gpu_stream **out,
                          accel_plugin_error *error) {
   void *before;
@@ -380,20 +396,12 @@ static int32_t hip_begin(gpu_device *d, const accel_plugin_host *host, gpu_strea
   *out = NULL;
   int32_t rc = use(d, &before, error);
   if (rc) return rc;
-  rc = stream_take(d, out, error);
-  if (rc) {
+  rc = begin(d, false, out, error);
+  if (rc)
     d->runtime->leave(d->index, before);
-    return rc;
-  }
-  gpu_stream *s = *out;
-  s->before = before;
-  s->staged = 0;
-  s->n_mark = 0;
-  int code = d->runtime->event_record(s->first, s->stream);
-  if (!code) return ACCEL_PLUGIN_OK;
-  stream_give(s);
-  d->runtime->leave(d->index, before);
-  return vendor_fail(d, error, code, -1, "beginning a run");
+  else
+    (*out)->before = before;
+  return rc;
 }
 
 static int32_t find_function(gpu_device *d, uint32_t kernel, void **out,
@@ -518,6 +526,7 @@ static int32_t hip_end(gpu_stream *s, bool abandon, double *device_ms, accel_plu
   gpu_device *d = s->device;
   const hip_runtime *r = d->runtime;
   float ms = 0.0f;
+  const bool in = !s->copies || !r->enter(d->index, d->context, &s->before);
   int code = abandon ? 0 : r->event_record(s->last, s->stream);
   int waited = r->stream_wait(s->stream);
   if (!code) code = waited;
@@ -528,7 +537,7 @@ static int32_t hip_end(gpu_stream *s, bool abandon, double *device_ms, accel_plu
   if (code && is_fatal(code) && !r->bounds) atomic_store(&d->lost, true);
   void *before = s->before;
   stream_give(s);
-  r->leave(d->index, before);
+  if (in) r->leave(d->index, before);
   return rc;
 }
 
@@ -567,6 +576,19 @@ static void hip_event_free(gpu_device *d, gpu_event *e) {
   free(e);
 }
 
+/* Used within runs and ended anywhere: the device is current there, or made so for the end. */
+static int32_t hip_begin_copies(gpu_device *d, const accel_plugin_host *host, gpu_stream **out,
+                                accel_plugin_error *error) {
+  void *before;
+  (void)host;
+  *out = NULL;
+  int32_t rc = use(d, &before, error);
+  if (rc) return rc;
+  rc = begin(d, true, out, error);
+  d->runtime->leave(d->index, before);
+  return rc;
+}
+
 static int32_t hip_record(gpu_stream *s, gpu_event *e, accel_plugin_error *error) {
   const int code = s->device->runtime->event_record(e->event, s->stream);
   return code ? vendor_fail(s->device, error, code, -1, "recording an event") : ACCEL_PLUGIN_OK;
@@ -575,6 +597,28 @@ static int32_t hip_record(gpu_stream *s, gpu_event *e, accel_plugin_error *error
 static int32_t hip_wait(gpu_stream *s, gpu_event *e, accel_plugin_error *error) {
   const int code = s->device->runtime->stream_after(s->stream, e->event, 0);
   return code ? vendor_fail(s->device, error, code, -1, "waiting for an event") : ACCEL_PLUGIN_OK;
+}
+
+static int32_t hip_reached(gpu_device *d, gpu_event *e, bool wait, bool *out,
+                           accel_plugin_error *error) {
+  void *before;
+  int32_t rc = use(d, &before, error);
+  if (rc) return rc;
+  const int code = wait ? d->runtime->event_wait(e->event) : d->runtime->event_reached(e->event);
+  *out = !code;
+  if (code && (wait || code != HIP_NOT_READY))
+    rc = vendor_fail(d, error, code, -1, "waiting for an event");
+  d->runtime->leave(d->index, before);
+  return rc;
+}
+
+static int32_t hip_host_writes(gpu_device *d, const gpu_binding *what, accel_plugin_error *error) {
+  char why[240];
+  if (!d->runtime->host_writes ||
+      !d->runtime->host_writes((char *)what->buffer->host + what->offset, what->bytes, why,
+                               sizeof why))
+    return ACCEL_PLUGIN_OK;
+  return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1, "%s", why);
 }
 
 static int32_t hip_allreduce(gpu_stream *s, const gpu_binding *data, uint64_t n,
@@ -606,10 +650,12 @@ const gpu_api gpu_plugin_api = {
     .mark = hip_mark,
     .end = hip_end,
     .own_memory = hip_own_memory,
-    .begin_copies = hip_begin,
+    .begin_copies = hip_begin_copies,
     .event_new = hip_event_new,
     .event_free = hip_event_free,
     .record = hip_record,
     .wait = hip_wait,
+    .reached = hip_reached,
+    .host_writes = hip_host_writes,
     .allreduce = hip_allreduce,
 };

@@ -27,7 +27,7 @@ typedef struct stream {
 } stream;
 
 static _Thread_local int current;
-static atomic_uint launches, waits;
+static atomic_uint launches, waits, host_waits;
 
 static int init(unsigned flags) {
   (void)flags;
@@ -171,6 +171,19 @@ static int event_record(void *event, void *s) {
   emulated_sequence_record(((stream *)s)->order, event);
   return 0;
 }
+static int event_wait(void *event) {
+  static const char drop[] = "drop_host_wait:";
+  const char *env = getenv("ACCEL_EMULATED_ORDER");
+  const unsigned turn = atomic_fetch_add(&host_waits, 1) + 1;
+  if (!env || strncmp(env, drop, sizeof drop - 1) ||
+      strtoul(env + sizeof drop - 1, NULL, 10) != turn)
+    emulated_place_through(event);
+  return 0;
+}
+/* Never by itself: who asks has to be ready to wait. */
+static int event_reached(void *event) {
+  return emulated_place_is_through(event) ? 0 : HIP_NOT_READY;
+}
 static int event_ms(float *ms, void *first, void *last) {
   (void)first, (void)last;
   *ms = 0.0f; /* no device, no device time */
@@ -201,6 +214,9 @@ static void bounds(void *s, const uint64_t *bytes, uint32_t n, uint32_t whole) {
   for (uint32_t i = 0; i < n && i < GPU_BINDINGS; i++) ((stream *)s)->bytes[i] = bytes[i];
 }
 static const char *detail(void *s) { return ((stream *)s)->why; }
+static int host_writes(const void *memory, uint64_t bytes, char *why, size_t n) {
+  return emulated_host_writes((uint64_t)(uintptr_t)memory, bytes, why, n);
+}
 
 static void choose_order(emulated_launch *l) {
   unsigned turn = atomic_fetch_add(&launches, 1);
@@ -290,6 +306,8 @@ static bool load(hip_runtime *r, char *why, size_t n) {
                      .event_new = event_new,
                      .event_free = event_free,
                      .event_record = event_record,
+                     .event_wait = event_wait,
+                     .event_reached = event_reached,
                      .event_ms = event_ms,
                      .module_load = module_load,
                      .module_free = module_free,
@@ -303,7 +321,8 @@ static bool load(hip_runtime *r, char *why, size_t n) {
                      .arch = arch,
                      .api = "hip-emulated",
                      .bounds = bounds,
-                     .detail = detail};
+                     .detail = detail,
+                     .host_writes = host_writes};
   for (int i = 0; i < HIP_ATTRIBUTES; i++) r->attribute_number[i] = i;
   snprintf(r->what, sizeof r->what, "emulator " ACCEL_VERSION);
   return true;

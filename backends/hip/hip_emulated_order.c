@@ -3,7 +3,6 @@
 #include "hip/hip_emulated_order.h"
 
 #include <pthread.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -146,4 +145,41 @@ void emulated_sequence_through(emulated_sequence *s) {
   join(&threads, &s->known);
   s->n = 0;
   pthread_mutex_unlock(&lock);
+}
+
+void emulated_place_through(const emulated_place *p) {
+  pthread_mutex_lock(&lock);
+  join(&threads, &p->known);
+  pthread_mutex_unlock(&lock);
+}
+
+bool emulated_place_is_through(const emulated_place *p) {
+  bool through = true;
+  pthread_mutex_lock(&lock);
+  for (int i = 0; i < STREAMS; i++) through &= p->known.at[i] <= threads.at[i];
+  pthread_mutex_unlock(&lock);
+  return through;
+}
+
+/* A copy that touches some of the bytes, for which no thread has waited; NULL: there is none. */
+static const touch *unfinished(uint64_t begin, uint64_t end) {
+  for (int i = 0; i < STREAMS; i++)
+    for (size_t k = 0; watched[i] && k < watched[i]->n; k++) {
+      const touch *t = &watched[i]->touch[k];
+      if (t->how != EMULATED_KERNEL && t->begin < end && begin < t->end &&
+          t->command > threads.at[i])
+        return t;
+    }
+  return NULL;
+}
+
+int emulated_host_writes(uint64_t address, uint64_t bytes, char *why, size_t n) {
+  pthread_mutex_lock(&lock);
+  const touch *t = unfinished(address, address + bytes);
+  if (t)
+    snprintf(why, n,
+             "the host writes to %llu bytes, of which %s %s some, and nobody has waited for it",
+             (unsigned long long)bytes, t->what, doing(t->how));
+  pthread_mutex_unlock(&lock);
+  return t ? -1 : 0;
 }

@@ -6,7 +6,8 @@
  * through before it begins: those before it in its stream, those that its stream has waited for by
  * events, and all that a thread has waited for. Reported as an error: a kernel and a copy that
  * touch the same bytes, the copy writing them, of which neither is ordered behind the other; and
- * two copies of which one writes what the other reads or writes.
+ * two copies of which one writes what the other reads or writes; and what the host writes (as far as
+ * it is told) where a copy reads or writes for which no thread has waited.
  *
  * What a kernel writes is not known: two kernels, and a kernel beside a copy that reads, are not
  * looked at. Nor is an operand that is a whole allocation: kernels of the KV cache get these, and
@@ -14,6 +15,7 @@
 #ifndef ACCEL_HIP_EMULATED_ORDER_H
 #define ACCEL_HIP_EMULATED_ORDER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,5 +42,11 @@ void emulated_sequence_record(emulated_sequence *s, emulated_place *p);
 void emulated_sequence_after(emulated_sequence *s, const emulated_place *p);
 /* A thread has waited for all commands of the stream. */
 void emulated_sequence_through(emulated_sequence *s);
+/* A thread waits for the event; whether one has waited for that, or for more. */
+void emulated_place_through(const emulated_place *p);
+bool emulated_place_is_through(const emulated_place *p);
+/* The host is about to write memory: 0, or -1 with why[n] filled where a copy may still read it for
+ * which no thread has waited. */
+int emulated_host_writes(uint64_t address, uint64_t bytes, char *why, size_t n);
 
 #endif

@@ -53,6 +53,9 @@ const char *kit_extra(const char *extra, const char *key, size_t *n);
 /* Asks the host's fault injection (ACCEL_FAIL_AT): "allocation", "device_lost" and "nonfinite" are
  * the kit's points. */
 bool kit_fault(const accel_plugin_host *host, const char *point);
+/* weight_borrow; weight_map where the host has none. */
+int32_t kit_weight_borrow(const accel_plugin_host *host, uint32_t index,
+                          accel_plugin_weight_view *out, accel_plugin_error *error);
 double kit_now_us(void); /* of a monotonic clock */
 
 /* ---- 2. programs ---- */
@@ -210,6 +213,10 @@ typedef struct kit_backend {
    * are mapped when all others are packed.  NULL: never. */
   bool (*weight_in_place)(const accel_plugin_program *program, uint32_t index,
                           const accel_plugin_format *format);
+  /* Does it keep nothing of a weight, and read rows of it when they are asked for, where they lie in
+   * a file (accel_plugin_options.in_file)?  NULL: never. */
+  bool (*weight_by_rows)(const accel_plugin_program *program, uint32_t index,
+                         const accel_plugin_format *format);
   /* Loads weights; *self is handed to every hook below.  close also follows a failed open that set
    * *self. */
   int32_t (*open)(kit_open *open, void **self, accel_plugin_error *error);

@@ -180,11 +180,13 @@ int32_t kit_estimate(const kit_backend *backend, uint32_t device,
     e.weights +=
         backend->weight_bytes ? backend->weight_bytes(p, i, &o.precision.format[i]) : stored;
     /* never held twice */
-    bool stays = backend->weight_in_place && backend->weight_in_place(p, i, &o.precision.format[i]);
-    if (!stays && stored > largest) largest = stored;
-    const bool mapped = stays && o.in_file && o.in_file[i];
-    if (mapped) e.in_file += stored;
-    if (stays && !mapped) late += stored;
+    const bool by_rows = o.in_file && o.in_file[i] && backend->weight_by_rows &&
+                         backend->weight_by_rows(p, i, &o.precision.format[i]);
+    const bool stays =
+        backend->weight_in_place && backend->weight_in_place(p, i, &o.precision.format[i]);
+    if (!stays && !by_rows && stored > largest) largest = stored;
+    if (by_rows) e.in_file += stored;
+    if (stays && !by_rows) late += stored;
   }
   /* weights that stay as they are come behind those that are packed */
   e.peak_load = e.weights + (largest > late ? largest - late : 0);

@@ -59,10 +59,12 @@ uint64_t kit_compiled_weight_bytes(const accel_plugin_program *program, uint32_t
 
 static int32_t load_weight(endpoint *e, uint32_t i, accel_plugin_error *error) {
   const accel_plugin_weight *w = &e->program->weight[i];
-  int32_t rc = e->host->weight_map(e->host->self, i, &e->view[i], error);
+  const bool kept = kit_graph_format(e->program, i, &e->format[i]);
+  int32_t rc = kept ? e->host->weight_map(e->host->self, i, &e->view[i], error)
+                    : kit_weight_borrow(e->host, i, &e->view[i], error);
   if (rc) return rc;
   e->mapped[i] = 1;
-  if (kit_graph_format(e->program, i, &e->format[i])) return ACCEL_PLUGIN_OK;
+  if (kept) return ACCEL_PLUGIN_OK;
   int64_t n, k;
   kit_weight_matrix(w, &n, &k);
   e->wide[i] = malloc((size_t)(n * k) * sizeof(float) + 1);

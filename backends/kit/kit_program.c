@@ -29,6 +29,12 @@ bool kit_fault(const accel_plugin_host *host, const char *point) {
   return host && host->fault && host->fault(host->self, point) != 0;
 }
 
+int32_t kit_weight_borrow(const accel_plugin_host *host, uint32_t index,
+                          accel_plugin_weight_view *out, accel_plugin_error *error) {
+  return (host->weight_borrow ? host->weight_borrow : host->weight_map)(host->self, index, out,
+                                                                        error);
+}
+
 int32_t kit_launch_fail(const kit_launch *launch, accel_plugin_error *error, int32_t rc,
                         const char *format, ...) {
   char what[160];

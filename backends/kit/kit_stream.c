@@ -4,6 +4,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "formats/convert.h"
+
 /* ---- which segments stay ---- */
 
 uint32_t kit_stream_entry(const accel_plugin_program *p) {
@@ -57,6 +59,44 @@ uint64_t kit_stream_read(const kit_segment *segment, uint32_t n) {
   for (uint32_t i = 0; i < n; i++)
     if (!segment[i].resident) bytes += segment[i].read * segment[i].uses;
   return bytes;
+}
+
+/* ---- rows as the host gives them ---- */
+
+static void to_f32(uint32_t dtype, const char *from, size_t n, float *out) {
+  if (dtype == ACCEL_PLUGIN_F32)
+    memcpy(out, from, n * sizeof *out);
+  else if (dtype == ACCEL_PLUGIN_F16)
+    accel_fp16_array_to_f32(from, n, out);
+  else
+    accel_bf16_array_to_f32(from, n, out);
+}
+
+static void to_halves(uint32_t store, const float *from, size_t n, void *out) {
+  if (store == ACCEL_PLUGIN_F16)
+    accel_f32_array_to_fp16(from, n, out);
+  else
+    accel_f32_array_to_bf16(from, n, out);
+}
+
+void kit_rows_convert(uint32_t dtype, uint32_t store, bool wide, const char *from, size_t n,
+                      char *out) {
+  enum { CHUNK = 512 };
+  float f[CHUNK];
+  uint16_t half[CHUNK];
+  const size_t size = kit_row_element(dtype);
+  for (size_t at = 0, m; at < n; at += m) {
+    m = n - at < CHUNK ? n - at : CHUNK;
+    to_f32(dtype, from + at * size, m, f);
+    if (store != ACCEL_PLUGIN_F32 && (!wide || store != dtype)) {
+      to_halves(store, f, m, half);
+      if (wide) to_f32(store, (const char *)half, m, f);
+    }
+    if (wide)
+      memcpy(out + at * sizeof *f, f, m * sizeof *f);
+    else
+      memcpy(out + at * sizeof *half, half, m * sizeof *half);
+  }
 }
 
 /* ---- the queue ---- */
@@ -233,6 +273,15 @@ int32_t kit_stream_take(kit_stream *s, uint32_t segment, accel_plugin_rows rows[
   }
   s->waited = true;
   return ACCEL_PLUGIN_OK;
+}
+
+bool kit_stream_ready(kit_stream *s, uint32_t segment) {
+  post_ahead(s, NULL); /* a failure comes again when the segment is taken */
+  const posted *first = queue_at(s, 0);
+  if (!s->n || first->segment != segment || !s->host->rows_ready) return false;
+  for (uint32_t i = 0; i < first->n; i++)
+    if (!s->host->rows_ready(s->host->self, (first->slot + i) % s->slots)) return false;
+  return true;
 }
 
 void kit_stream_done(kit_stream *s, uint32_t segment) {

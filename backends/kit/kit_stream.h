@@ -46,6 +46,13 @@ uint64_t kit_stream_choose(kit_segment *segment, uint32_t n, uint64_t budget);
 /* Bytes that a run of kit_stream_entry reads. */
 uint64_t kit_stream_read(const kit_segment *segment, uint32_t n);
 
+/* Bytes of an element of rows that the host gives: of F32, F16 or BF16. */
+static inline uint64_t kit_row_element(uint32_t dtype) { return dtype == ACCEL_PLUGIN_F32 ? 4 : 2; }
+/* n elements of such rows as the numbers that `store`, one of the three, holds: wide, as fp32; else
+ * as they are stored, which fp32 is not. */
+void kit_rows_convert(uint32_t dtype, uint32_t store, bool wide, const char *from, size_t n,
+                      char *out);
+
 typedef struct kit_stream kit_stream;
 
 /* Opens the host's reader with so many slots for pieces, and `others` behind them, which the backend
@@ -64,6 +71,8 @@ int32_t kit_stream_begin(kit_stream *stream, uint32_t entry, const uint32_t *ord
  * kit_stream_done. */
 int32_t kit_stream_take(kit_stream *stream, uint32_t segment, accel_plugin_rows rows[KIT_PIECES],
                         accel_plugin_error *error);
+/* Would kit_stream_take of it, the next one, not wait?  Posts what there are slots for. */
+bool kit_stream_ready(kit_stream *stream, uint32_t segment);
 void kit_stream_done(kit_stream *stream, uint32_t segment);
 /* ok false: what was read ahead is given up. */
 void kit_stream_end(kit_stream *stream, bool ok);

@@ -50,7 +50,9 @@
   F(clEnqueueUnmapMemObject)      \
   F(clEnqueueMarkerWithWaitList)  \
   F(clEnqueueBarrierWithWaitList) \
+  F(clGetEventInfo)               \
   F(clGetEventProfilingInfo)      \
+  F(clWaitForEvents)              \
   F(clReleaseEvent)               \
   F(clFlush)                      \
   F(clFinish)
@@ -153,5 +155,7 @@ int32_t ocl_event_new(gpu_device *device, gpu_event **out, accel_plugin_error *e
 void ocl_event_free(gpu_device *device, gpu_event *event);
 int32_t ocl_record(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
 int32_t ocl_wait(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
+int32_t ocl_reached(gpu_device *device, gpu_event *event, bool wait, bool *out,
+                    accel_plugin_error *error);
 
 #endif

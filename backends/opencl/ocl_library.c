@@ -150,4 +150,5 @@ const gpu_api gpu_plugin_api = {
     .event_free = ocl_event_free,
     .record = ocl_record,
     .wait = ocl_wait,
+    .reached = ocl_reached,
 };

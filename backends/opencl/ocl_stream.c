@@ -348,3 +348,14 @@ int32_t ocl_wait(gpu_stream *s, gpu_event *e, accel_plugin_error *error) {
       e->event ? ocl.clEnqueueBarrierWithWaitList(s->queue->queue, 1, &e->event, NULL) : CL_SUCCESS;
   return code ? ocl_fail(s->device, code, "clEnqueueBarrierWithWaitList", error) : ACCEL_PLUGIN_OK;
 }
+
+int32_t ocl_reached(gpu_device *d, gpu_event *e, bool wait, bool *out, accel_plugin_error *error) {
+  cl_int state = CL_COMPLETE;
+  cl_int code = e->event && wait ? ocl.clWaitForEvents(1, &e->event) : CL_SUCCESS;
+  if (e->event && !code)
+    code =
+        ocl.clGetEventInfo(e->event, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof state, &state, NULL);
+  if (!code && state < 0) code = state; /* what the commands before it ended with */
+  *out = !code && state == CL_COMPLETE;
+  return code ? ocl_fail(d, code, "waiting for an event", error) : ACCEL_PLUGIN_OK;
+}

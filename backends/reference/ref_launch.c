@@ -38,7 +38,7 @@ static int32_t load(const kit_open *open, uint32_t index, float **out, accel_plu
   kit_weight_matrix(w, &n, &k);
   *out = malloc((size_t)(n * k) * sizeof **out + 1);
   if (!*out) return kit_no_memory(error, (uint64_t)(n * k) * sizeof **out);
-  int32_t rc = host->weight_map(host->self, index, &view, error);
+  int32_t rc = kit_weight_borrow(host, index, &view, error);
   if (rc) return rc;
   rc = kit_weight_rows(w, &open->options->precision.format[index], &view, 0, n, *out, error);
   host->weight_unmap(host->self, index);

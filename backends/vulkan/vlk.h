@@ -138,7 +138,8 @@ struct gpu_device {
   const vlk_card *card;
   VkDevice handle;
   VkQueue queue, copy_queue; /* the same where there is one */
-#define VLK_DEVICE(name) PFN_vk##name name;
+#define VLK_DEVICE(name)   PFN_vk##name name;
+#define VLK_TIMELINE(name) PFN_vk##name name; /* where vlk_card.has_timeline */
 #include "vulkan/functions.def"
   gpu_limits limits;
   uint32_t users;          /* endpoints, under the lock of vlk_open.c */
@@ -219,5 +220,7 @@ int32_t vlk_event_new(gpu_device *device, gpu_event **out, accel_plugin_error *e
 void vlk_event_free(gpu_device *device, gpu_event *event);
 int32_t vlk_record(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
 int32_t vlk_wait(gpu_stream *stream, gpu_event *event, accel_plugin_error *error);
+int32_t vlk_reached(gpu_device *device, gpu_event *event, bool wait, bool *out,
+                    accel_plugin_error *error);
 
 #endif

@@ -22,4 +22,5 @@ const gpu_api gpu_plugin_api = {
     .event_free = vlk_event_free,
     .record = vlk_record,
     .wait = vlk_wait,
+    .reached = vlk_reached,
 };

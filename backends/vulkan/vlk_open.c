@@ -160,6 +160,9 @@ static VkResult make_device(gpu_device *d) {
 #define VLK_DEVICE(name)                                                       \
   d->name = (PFN_vk##name)d->loader->GetDeviceProcAddr(d->handle, "vk" #name); \
   missing |= !d->name;
+#define VLK_TIMELINE(name)                                                     \
+  d->name = (PFN_vk##name)d->loader->GetDeviceProcAddr(d->handle, "vk" #name); \
+  missing |= d->card->has_timeline && !d->name;
 #include "vulkan/functions.def"
   if (missing) return VK_ERROR_INCOMPATIBLE_DRIVER;
   d->GetDeviceQueue(d->handle, family, 0, &d->queue);

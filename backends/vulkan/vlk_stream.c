@@ -592,3 +592,38 @@ int32_t vlk_wait(gpu_stream *s, gpu_event *e, accel_plugin_error *error) {
   s->wait_value[s->n_wait++] = e->value;
   return rc;
 }
+
+/* Without semaphores that count nobody can be asked, and all that was submitted is waited for. */
+static VkResult wait_for_all(gpu_device *d, bool wait) {
+  if (!wait) return VK_TIMEOUT;
+  pthread_mutex_lock(&d->queue_lock);
+  const VkResult result = d->DeviceWaitIdle(d->handle);
+  pthread_mutex_unlock(&d->queue_lock);
+  return result;
+}
+
+static VkResult wait_for(gpu_device *d, const gpu_event *e, bool wait) {
+  const VkSemaphoreWaitInfo info = {.sType = VK_STRUCTURE_TYPE_SEMAPHORE_WAIT_INFO,
+                                    .semaphoreCount = 1,
+                                    .pSemaphores = &e->semaphore,
+                                    .pValues = &e->value};
+  uint64_t value = 0;
+  if (wait) return d->WaitSemaphoresKHR(d->handle, &info, d->timeout_ns);
+  const VkResult result = d->GetSemaphoreCounterValueKHR(d->handle, e->semaphore, &value);
+  return result != VK_SUCCESS || value >= e->value ? result : VK_TIMEOUT;
+}
+
+int32_t vlk_reached(gpu_device *d, gpu_event *e, bool wait, bool *out, accel_plugin_error *error) {
+  *out = !e->value;
+  if (*out) return ACCEL_PLUGIN_OK;
+  if (atomic_load(&d->lost)) return vlk_lost(error);
+  const VkResult result = e->semaphore ? wait_for(d, e, wait) : wait_for_all(d, wait);
+  *out = result == VK_SUCCESS;
+  if (*out || (result == VK_TIMEOUT && !wait)) return ACCEL_PLUGIN_OK;
+  if (result != VK_TIMEOUT) return vlk_fail(d, error, result, "waiting for an event");
+  atomic_store(&d->lost, true);
+  atomic_store(&d->stuck, true);
+  return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_LOST, -1,
+                  "the Vulkan device did not answer within %llu s and counts as lost",
+                  (unsigned long long)(d->timeout_ns / 1000000000u));
+}

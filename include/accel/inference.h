@@ -480,9 +480,12 @@ typedef struct accel_stream_stats {
   /** Bytes of these, of `bytes`. */
   uint64_t expert_bytes;
   /** Memory of the host that holds the weights that are not in the device's: read_per_run, bytes and
-   *  bytes_per_second are then what is copied to the device, and wait_seconds are not counted.  0:
-   *  they are read from files. */
+   *  bytes_per_second are then what is copied to the device, and wait_seconds those of `disk` alone.
+   *  0: they are read from files. */
   uint64_t host;
+  /** Of read_per_run, where `host` is: what is read from files first, for which the host's memory has
+   *  no room. */
+  uint64_t disk;
 } accel_stream_stats;
 
 /**

@@ -260,8 +260,8 @@ typedef struct accel_fit_record {
   const char *advice;
   /** The weights as the device keeps them. */
   uint64_t weights;
-  /** The part of `weights` that is read from the checkpoint's file in place (mmap): it takes memory
-   *  only while it is touched. */
+  /** The part of `weights` that stays in the checkpoint's file, of which rows are read when they are
+   *  asked for: it takes no memory of the process. */
   uint64_t weights_in_file;
   /** KV cache of one token. */
   uint64_t state_per_token;
@@ -269,8 +269,7 @@ typedef struct accel_fit_record {
   uint64_t state;
   /** Activations of one run. */
   uint64_t scratch;
-  /** All of it while the model runs, without the untouched part of weights_in_file; on a CPU with
-   *  the tokenizer. */
+  /** All of it while the model runs, without weights_in_file; on a CPU with the tokenizer. */
   uint64_t total;
   /** The larger of `total` and what loading takes. */
   uint64_t peak;
@@ -320,11 +319,14 @@ typedef struct accel_fit_record {
   /** Seconds from the begin of the load to the first token. */
   double seconds_to_first;
   /** Where it streams from host memory to a device: memory of the host that this takes, and
-   *  stream_read is what a run copies.  0: from files. */
+   *  stream_read is what a run copies.  0: from files alone. */
   uint64_t stream_host;
   /** With accel_fit_params.times: bytes a second from host memory to the device, where it streams from
    *  there.  0: not known. */
   double copy_bytes_per_second;
+  /** Of stream_read, where stream_host is: what is read from files, for which the host's memory has no
+   *  room. */
+  uint64_t stream_disk;
 } accel_fit_record;
 
 /** The answer of accel_fit(). */

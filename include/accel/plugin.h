@@ -588,9 +588,9 @@ typedef struct accel_plugin_host {
   /** Logs one line without a newline; level 0 error, 1 warning, 2 info, 3 debug.  From any
    *  thread. */
   void (*log)(void *self, int level, const char *message);
-  /** Gives weight `index` in its format.  *out stays valid until weight_unmap, which may be put off
-   *  until cleanup: the plugin then reads the mapped file itself, such as an embedding table on a
-   *  CPU.  Fails with the file's trouble.  To be called during init alone, from any thread. */
+  /** Gives weight `index` in its format, in memory of its own.  *out stays valid until weight_unmap,
+   *  which may be put off until cleanup.  Fails with the file's trouble.  To be called during init
+   *  alone, from any thread. */
   int32_t (*weight_map)(void *self, uint32_t index, accel_plugin_weight_view *out,
                         accel_plugin_error *error);
   /** Gives a weight's memory back. */
@@ -673,8 +673,9 @@ typedef struct accel_plugin_host {
   /** As rows_post: begins to read segment `index` of that entry, of at most slot_bytes, into a free
    *  slot.  rows_wait gives its bytes, aligned to 4096, with NO_DTYPE. */
   int32_t (*store_post)(void *self, uint32_t slot, uint32_t index, accel_plugin_error *error);
-  /** Rows [first, first + rows) of a weight that has a row_dtype, in its format, as weight_map would
-   *  give them, until rows_unmap of *mapping.  From any thread. */
+  /** Rows [first, first + rows) of a weight that has a row_dtype, in its format, as weight_borrow
+   *  would give them, until rows_unmap of *mapping, which follows before init returns.  From any
+   *  thread. */
   int32_t (*rows_map)(void *self, uint32_t index, int64_t first, int64_t rows,
                       accel_plugin_weight_view *out, void **mapping, accel_plugin_error *error);
   /** NULL: nothing. */
@@ -691,6 +692,14 @@ typedef struct accel_plugin_host {
    *  `allreduce`.  May be NULL. */
   int32_t (*allreduce_device)(void *self, const char *api, uint32_t device, void *stream, void *data,
                               size_t n);
+  /** Nonzero: rows_wait of the slot would not wait.  From where rows_wait may be called.  May be
+   *  NULL. */
+  int (*rows_ready)(void *self, uint32_t slot);
+  /** As weight_map, of a weight that weight_unmap follows soon, before init returns: where nobody can
+   *  cut the checkpoint's file meanwhile it gives pages of that, and nothing is copied.  May be
+   *  NULL. */
+  int32_t (*weight_borrow)(void *self, uint32_t index, accel_plugin_weight_view *out,
+                           accel_plugin_error *error);
 } accel_plugin_host;
 
 /* ---- devices ------------------------------------------------------------------------------- */
@@ -814,8 +823,8 @@ typedef struct accel_plugin_estimate {
   uint64_t host_staging;
   /** The most there is while loading. */
   uint64_t peak_load;
-  /** Of `weights`: what stays in pages of the checkpoint's file, which come and go as they are
-   *  touched. */
+  /** Of `weights`: what stays in the checkpoint's file, of which rows are read when they are asked
+   *  for. */
   uint64_t in_file;
   /** The least stream_budget that works; 0: this plugin does not stream, or nothing of this model.
    *  Told where options.row_dtype is given, as are the next three. */
@@ -840,6 +849,11 @@ typedef struct accel_plugin_estimate {
   /** Host memory that holds the weights that do not stay, as the device keeps them: they are copied
    *  to it in each run, and stream_read is what is copied.  0: they are read from files. */
   uint64_t stream_host;
+  /** The least stream_host_budget that works: for weights that can lie nowhere else, and for what is
+   *  read from files on its way.  0: none is read from files where stream_host is. */
+  uint64_t stream_host_least;
+  /** Of stream_read: what is read from files, where stream_host is. */
+  uint64_t stream_disk;
 } accel_plugin_estimate;
 
 /** How an endpoint is made. */
@@ -869,8 +883,8 @@ typedef struct accel_plugin_options {
   const int64_t *symbol;
   /** Of estimate only: a byte for each output, entry by entry, 1: it is computed.  NULL: all. */
   const uint8_t *wanted;
-  /** Of estimate only: [program.n_weight] 1 where weight_map will hand out pages of the
-   *  checkpoint's file.  NULL: nowhere. */
+  /** [program.n_weight] 1 where rows of the weight lie in the checkpoint's file as its format has
+   *  them: a plugin may leave them there and ask for some of them (rows_read).  NULL: nowhere. */
   const uint8_t *in_file;
   /** Bytes that weights may take: those that stay, and memory through which the others pass, which
    *  are read from their files in each run (accel_plugin_host.rows_open), or lie in host memory and
@@ -890,6 +904,11 @@ typedef struct accel_plugin_options {
   uint64_t past_tokens;
   /** With `planned`: tokens of an encoder that the static states of each sequence hold. */
   uint64_t static_tokens;
+  /** With stream_budget, where weights are copied from host memory: how much of that they may take,
+   *  at least stream_host_least.  The others are read from their files in each run, on their way to
+   *  the device (rows_open; coded formats from an entry of the cache, as stream_store and stream_key
+   *  have it).  0: as much as they need. */
+  uint64_t stream_host_budget;
 } accel_plugin_options;
 
 /* ---- running ------------------------------------------------------------------------------- */

@@ -156,7 +156,7 @@ accel_status accel__sound_parse(const void *bytes, size_t n, const char *name, d
 accel_status accel__sound_read(const char *path, accel__sound *out) {
   accel__mapping map = {0};
   *out = (accel__sound){0};
-  ACCEL_TRY(accel__file_map(path, &map));
+  ACCEL_TRY(accel__file_load(path, &map));
   accel_status status = accel__sound_parse(map.data, map.n, path, 0, out);
   accel__file_unmap(&map);
   return status;

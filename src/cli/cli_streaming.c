@@ -12,6 +12,7 @@ void cli_json_streaming(cli_json *json, const accel_endpoint *endpoint) {
   cli_json_open(json, "streaming", '{');
   cli_json_int(json, "resident_bytes", (int64_t)s.resident);
   if (s.host) cli_json_int(json, "host_bytes", (int64_t)s.host);
+  if (s.disk) cli_json_int(json, "disk_bytes_per_run", (int64_t)s.disk);
   cli_json_int(json, "staging_bytes", (int64_t)s.staging);
   cli_json_int(json, "read_bytes_per_run", (int64_t)s.read_per_run);
   cli_json_int(json, "least_memory_bytes", (int64_t)s.least_limit);
@@ -44,6 +45,11 @@ void cli_say_streaming(const cli_run *run, const accel_endpoint *endpoint) {
             1e-6 * (double)s.resident, 1e-6 * (double)s.host, 1e-6 * (double)s.staging,
             (unsigned long long)s.runs, 1e-6 * (double)s.bytes, s.run_seconds,
             1e-9 * s.bytes_per_second);
+    if (s.disk)
+      fprintf(stderr,
+              "accel: streamed: %.1f MB of each run were read from files%s, %.0f %% of the time "
+              "waiting for them\n",
+              1e-6 * (double)s.disk, s.direct ? " around the page cache" : "", 100 * s.wait_share);
     return;
   }
   fprintf(stderr,

@@ -14,6 +14,7 @@ static void print_streaming(cli_json *json, const accel_fit_record *f) {
   cli_json_int(json, "stream_staging_bytes", (int64_t)f->stream_staging);
   cli_json_int(json, "stream_read_bytes_per_run", (int64_t)f->stream_read);
   if (f->stream_host) cli_json_int(json, "stream_host_bytes", (int64_t)f->stream_host);
+  if (f->stream_disk) cli_json_int(json, "stream_disk_bytes_per_run", (int64_t)f->stream_disk);
 }
 
 /* null: not known. */
@@ -53,17 +54,18 @@ static void say_seconds(const char *what, double seconds) {
 /* What of the weights stays in memory and what is read again, in a line for each device and
  * precision that streams. */
 static void print_streams(const accel_fit_report *r) {
-  char bytes[5][32];
+  char bytes[6][32];
   for (uint32_t i = 0; i < r->n; ++i) {
     const accel_fit_record *f = &r->record[i];
-    const uint64_t value[5] = {f->stream_resident, f->stream_read, f->stream_staging,
-                               f->stream_least, f->stream_host};
-    for (int k = 0; k < 5; ++k) cli_bytes(value[k], bytes[k], sizeof bytes[k]);
+    const uint64_t value[6] = {f->stream_resident, f->stream_read, f->stream_staging,
+                               f->stream_least,    f->stream_host, f->stream_disk};
+    for (int k = 0; k < 6; ++k) cli_bytes(value[k], bytes[k], sizeof bytes[k]);
     if (f->streams && f->stream_host)
       printf(
           "%s at %s streams from host memory: %s of weights stay on the device, %s lie in host "
-          "memory, %s are copied in each run through %s\n",
-          f->device, f->precision, bytes[0], bytes[4], bytes[1], bytes[2]);
+          "memory, %s are copied in each run through %s%s%s\n",
+          f->device, f->precision, bytes[0], bytes[4], bytes[1], bytes[2],
+          f->stream_disk ? ", of them from files " : "", f->stream_disk ? bytes[5] : "");
     else if (f->streams)
       printf(
           "%s at %s streams: %s of weights stay in memory, %s are read in each run, through %s; "

@@ -44,12 +44,16 @@ const accel__config_variable accel__config_table[] = {
      "disk"},
     {"ACCEL_ALLOW_SOFTWARE", "1: auto and gpu may choose software devices (tests)"},
     {"ACCEL_STREAM_WEIGHTS",
-     "tests: streams weights though they fit, in so many bytes more than it takes at least"},
+     "tests: streams weights though they fit, in so many bytes more than it takes at least; "
+     "ACCEL_HOST_MEM_LIMIT then counts likewise"},
     {"ACCEL_MEM_LIMIT",
      "bytes a model may use, with K, M or G; one that needs more is streamed, or refused"},
+    {"ACCEL_HOST_MEM_LIMIT",
+     "host memory that weights of GPUs may take, with K, M or G; default what is free"},
     {"ACCEL_EMULATED_ORDER",
      "tests: order of lanes in emulated kernels: forward, reverse, shuffled or shuffled:SEED; "
-     "default all in turn; drop_wait:N leaves out the N-th wait of a stream for an event"},
+     "default all in turn; drop_wait:N leaves out the N-th wait of a stream for an event, "
+     "drop_host_wait:N of a thread"},
     {"ACCEL_GPU_VARIANTS",
      "kernels beside the plain ones: none, or a list of int_dot, sub_groups, matrix_f16, "
      "matrix_bf16, matrix_i8; default "

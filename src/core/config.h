@@ -18,8 +18,9 @@ extern const size_t accel__config_count;
  * (a file read or mapped seems to end at half its size), "disk_full" (a write is refused),
  * "read_error" (a pread fails), "read_short" (it meets the file's end), "read_slow" (it takes 50 ms
  * more), "read_part" (it gives half of the bytes), "file_changed" (a file seems to be another than
- * the one that was looked at), "address_space" (too little is left to map a checkpoint),
- * "map_refused" (mmap finds none); of a reader of ranges "direct_refused" (a read around the page
+ * the one that was looked at), "map_refused" (mmap finds no room), "address_space" (too little is
+ * left to map a checkpoint), "lease_refused" (nor can it be kept from being cut), "lease_broken"
+ * (somebody waits to write to it); of a reader of ranges "direct_refused" (a read around the page
  * cache) and "segment_changed" (another checksum).  The layers above add their own. */
 void accel__fault_arm(const char *points);
 

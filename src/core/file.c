@@ -169,47 +169,59 @@ static void *map(int fd, const char *path, size_t n) {
 static void unmap(void *data, size_t n) { munmap(data, n); }
 #endif
 
-accel_status accel__file_map(const char *path, accel__mapping *out) {
-  return accel__file_map_same(path, NULL, out);
+static accel_status map_open(int fd, const char *path, accel__mapping *m) {
+  if (!m->n) return ACCEL_OK;
+  void *data = accel__fault("map_refused") ? (errno = ENOMEM, MAP_FAILED) : map(fd, path, m->n);
+  if (data == MAP_FAILED) return not_mapped(path, m->n, errno);
+  m->data = data;
+  return ACCEL_OK;
 }
 
-accel_status accel__file_map_same(const char *path, const accel__file_state *expected,
-                                  accel__mapping *out) {
+/* Large ones in pages of their own: malloc would keep them when they are given back. */
+static bool in_pages(size_t bytes) { return bytes >= 1u << 20; }
+
+static void *take_memory(size_t bytes) {
+  if (accel__fault("allocation")) return NULL;
+  if (!in_pages(bytes)) return malloc(bytes);
+  void *data = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return data == MAP_FAILED ? NULL : data;
+}
+
+static accel_status read_open(int fd, const char *path, accel__mapping *m) {
+  char *data = take_memory(m->n + 1);
+  if (!data) return accel__no_memory(m->n + 1);
+  m->data = (const uint8_t *)data;
+  m->own = true;
+  data[m->n] = 0; /* as a mapping has it behind the end */
+  return accel__file_read_at(fd, path, 0, data, m->n);
+}
+
+static accel_status open_whole(const char *path,
+                               accel_status (*get)(int, const char *, accel__mapping *),
+                               accel__mapping *out) {
   int fd;
   accel__file_state state;
   accel__mapping m = {0};
   *out = m;
   ACCEL_TRY(accel__file_open(path, &fd, &state));
-  accel_status status = expected ? accel__file_same(path, &state, expected) : ACCEL_OK;
   m.n = (size_t)state.bytes;
-  if (status == ACCEL_OK && m.n) {
-    void *data = accel__fault("map_refused") ? (errno = ENOMEM, MAP_FAILED) : map(fd, path, m.n);
-    if (data == MAP_FAILED) {
-      status = not_mapped(path, m.n, errno);
-    } else {
-      m.data = data;
-#ifdef MADV_NOHUGEPAGE
-      /* a row that is read brings the pages around it, not 2 MiB of the file */
-      madvise(data, m.n, MADV_NOHUGEPAGE);
-#endif
-    }
-  }
+  accel_status status = get(fd, path, &m);
   close(fd);
-  if (status != ACCEL_OK) return status;
-  m.path = accel__fault("allocation") ? NULL : strdup(path);
-  if (!m.path) return accel__file_unmap(&m), accel__no_memory(strlen(path) + 1);
-  *out = m;
-  return ACCEL_OK;
+  m.path = status != ACCEL_OK || accel__fault("allocation") ? NULL : strdup(path);
+  if (status == ACCEL_OK && !m.path) status = accel__no_memory(strlen(path) + 1);
+  if (status == ACCEL_OK)
+    *out = m;
+  else
+    accel__file_unmap(&m);
+  return status;
 }
 
-void accel__file_forget(const accel__mapping *m, size_t offset, size_t n) {
-  size_t page = (size_t)sysconf(_SC_PAGESIZE);
-  if (!m->data || offset >= m->n) return;
-  if (n > m->n - offset) n = m->n - offset;
-  /* nothing follows in the last page */
-  size_t end = offset + n == m->n ? m->n : (offset + n) / page * page;
-  size_t start = (offset + page - 1) / page * page;
-  if (start < end) madvise((void *)(uintptr_t)(m->data + start), end - start, MADV_DONTNEED);
+accel_status accel__file_map(const char *path, accel__mapping *out) {
+  return open_whole(path, map_open, out);
+}
+
+accel_status accel__file_load(const char *path, accel__mapping *out) {
+  return open_whole(path, read_open, out);
 }
 
 /* The first two numbers of statm, in bytes; 0 when the system does not tell. */
@@ -241,7 +253,13 @@ uint64_t accel__address_space_left(void) {
 }
 
 void accel__file_unmap(accel__mapping *m) {
-  if (m->data) unmap((void *)(uintptr_t)m->data, m->n);
+  void *data = (void *)(uintptr_t)m->data;
+  if (m->own && in_pages(m->n + 1))
+    munmap(data, m->n + 1);
+  else if (m->own)
+    free(data);
+  else if (data)
+    unmap(data, m->n);
   free(m->path);
   *m = (accel__mapping){0};
 }

@@ -11,9 +11,10 @@
 #include "core/status.h"
 
 typedef struct accel__mapping {
-  const uint8_t *data; /* read-only, page aligned; NULL for an empty file */
+  const uint8_t *data; /* read-only; mapped: page aligned, NULL for an empty file */
   size_t n;
   char *path;
+  bool own;       /* read into memory of ours */
 } accel__mapping; /* {0} is empty */
 
 /* What tells one state of a file from another: equal as long as nobody writes or replaces it. */
@@ -41,19 +42,18 @@ accel_status accel__file_ends(const char *path, uint64_t end, uint64_t n, uint64
 /* Exactly n bytes from `offset` on; a file that ends before is ACCEL_ERROR_FORMAT.  `path` is for
  * messages. */
 accel_status accel__file_read_at(int fd, const char *path, uint64_t offset, void *out, size_t n);
-/* Maps a whole regular file.  ACCEL_ERROR_DOES_NOT_FIT: no address space for it (ulimit -v). */
+/* Maps a whole regular file.  ACCEL_ERROR_DOES_NOT_FIT: no address space for it (ulimit -v).
+ *
+ * A file that shrinks while it is mapped ends the process at the next touch of what is gone (SIGBUS):
+ * only for files that this library replaces and never cuts, or that are about to be mapped anyway.
+ * What users name is read, or mapped by file_pages.h. */
 accel_status accel__file_map(const char *path, accel__mapping *out);
-/* The same for a file that was looked at before: fails as accel__file_same does when it is in
- * another state by now. */
-accel_status accel__file_map_same(const char *path, const accel__file_state *expected,
-                                  accel__mapping *out);
+/* The same, read into memory. */
+accel_status accel__file_load(const char *path, accel__mapping *out);
 /* With a remedy when the two differ: ACCEL_ERROR_FORMAT for another size, else ACCEL_ERROR_IO. */
 accel_status accel__file_same(const char *path, const accel__file_state *now,
                               const accel__file_state *expected);
-/* Drops the pages that lie wholly inside [offset, offset+n) from memory; they come back from the
- * file when touched. */
-void accel__file_forget(const accel__mapping *m, size_t offset, size_t n);
-void accel__file_unmap(accel__mapping *m);
+void accel__file_unmap(accel__mapping *m); /* of either */
 /* Address space that this process may still take under its limit (ulimit -v); UINT64_MAX: no limit,
  * or the system does not tell. */
 uint64_t accel__address_space_left(void);

@@ -36,9 +36,11 @@ typedef struct accel__streaming {
   uint64_t experts;  /* of resident: memory for experts, which are read when they are routed */
   uint64_t routed;   /* of experts that one row is routed to; of these: expected to be read */
   uint64_t missed;
-  uint64_t least; /* the smallest memory limit under which the model runs */
-  bool copied;    /* the others lie in host memory, and are copied to the device */
-  uint64_t host;  /* how much of it they take */
+  uint64_t least;       /* the smallest memory limit under which the model runs */
+  bool copied;          /* the others lie in host memory, and are copied to the device */
+  uint64_t host;        /* how much of it they take */
+  uint64_t host_budget; /* so much is all they may take, the rest comes from files; 0: none does */
+  uint64_t disk;        /* of `read`, where copied: from files */
   struct {
     uint64_t bytes, wait_ns, ns; /* read and waited for; all of it */
   } load;

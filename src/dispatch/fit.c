@@ -9,9 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* bytes that Linux maps around a page of a file that is touched */
-enum { FAULT_AROUND = 64 << 10 };
-
 accel_status accel__device_supports(const accel__device *device, const accel_plugin_program *p,
                                     const accel_plugin_precision *precision) {
   accel_plugin_verdict *verdict = calloc(p->n_entry, sizeof *verdict);
@@ -196,12 +193,11 @@ static void compare_with_free(accel__fit *f) {
   uint64_t ready = f->memory.budget ? f->memory.budget : f->memory.free,
            own = e->weights - least(e->in_file, e->weights);
   f->state = e->state_fixed + e->state_per_token * f->tokens;
-  f->touched = least(e->in_file, f->tokens * FAULT_AROUND);
-  f->total = own + f->touched + e->scratch + f->state + f->staging + e->host_staging + f->tables;
+  f->total = own + e->scratch + f->state + f->staging + e->host_staging + f->tables;
   f->peak = e->peak_load - least(e->in_file, e->peak_load);
   if (f->peak < f->total) f->peak = f->total;
-  /* a limit counts the file's pages, too, but not what the process has beside the model */
-  const uint64_t whole = f->peak + e->in_file - f->touched - least(f->tables, f->peak);
+  /* a limit does not count what the process has beside the model */
+  const uint64_t whole = f->peak - least(f->tables, f->peak);
   bool limited = f->limit && whole > f->limit;
   if (f->limit && (!ready || f->peak <= ready)) f->whole = whole;
   f->fits = !limited && (!ready || f->peak <= ready);
@@ -254,24 +250,87 @@ static bool is_kept(accel_endpoint *ep, const accel__device *device, accel__fit 
   return false;
 }
 
-/* Weights that are not in device memory must have room in the host's, beside what software devices
- * take of it.  *out becomes `whole`, and says why, where they have not. */
-static accel_status check_host_memory(const accel__fit_subject *s, const accel__fit *whole,
-                                      accel__fit *out) {
-  const uint64_t host = out->estimate.stream_host;
+/* Asks again for the options as they are now, of weights that stream. */
+static accel_status ask_streaming(const accel__fit_subject *s, const accel_plugin_options *options,
+                                  accel__fit *f) {
+  const accel_plugin_estimate *e = &f->estimate;
+  accel_plugin_error error = {.size = sizeof error, .node = -1};
+  if (s->device->plugin->estimate(s->device->index, program_of(s), options, &f->estimate, &error) !=
+      ACCEL_PLUGIN_OK)
+    return accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
+  f->streaming.budget = options->stream_budget;
+  f->streaming.host_budget = options->stream_host_budget;
+  f->streaming.resident = e->stream_resident;
+  f->streaming.staging = e->stream_staging;
+  f->streaming.read = e->stream_read;
+  f->streaming.experts = e->stream_experts;
+  f->streaming.routed = e->stream_routed;
+  f->streaming.missed = e->stream_missed;
+  f->streaming.host = e->stream_host;
+  f->streaming.disk = e->stream_disk;
+  return ACCEL_OK;
+}
+
+/* Host memory that weights may take: what is free beside what software devices take of it, or
+ * ACCEL_HOST_MEM_LIMIT; of what is free an eighth is left where they do not all lie there. */
+static accel_status host_memory(const accel__fit_subject *s, const accel__fit *f, uint64_t *all,
+                                uint64_t *some) {
+  enum { LEFT = 8 };
+  const char *text = accel__env("ACCEL_HOST_MEM_LIMIT");
   accel__hardware *hardware;
-  if (!host) return ACCEL_OK;
+  uint64_t limit = 0;
   ACCEL_TRY(accel__context_hardware(s->ep->ctx, &hardware));
+  if (text && *text && (!accel__parse_bytes(text, &limit) || !limit))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "ACCEL_HOST_MEM_LIMIT: '%s' is no size such as 4G",
+                       text);
   const uint64_t there = accel__host_memory(hardware),
-                 device = s->device->facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE ? out->total : 0;
-  if (!there || host + device + s->host_taken <= there) return ACCEL_OK;
+                 device = s->device->facts.type == ACCEL_PLUGIN_DEVICE_SOFTWARE ? f->total : 0;
+  *all = there;
+  take_from(all, s->host_taken);
+  take_from(all, device);
+  *some = *all - *all / LEFT;
+  if (!limit) return ACCEL_OK;
+  take_from(&limit, s->host_taken);
+  if (!there || limit < *all) *all = limit;
+  if (!there || limit < *some) *some = limit;
+  return ACCEL_OK;
+}
+
+/* Weights that are not in device memory must have room in the host's; those that have none are read
+ * from files.  *out becomes `whole`, and says why, where they cannot be. */
+static accel_status check_host_memory(const accel__fit_subject *s, const accel__fit *whole,
+                                      accel_plugin_options *options, accel__fit *out) {
+  const double mb = 1.0 / (1 << 20);
+  uint64_t there = 0, some = 0;
+  const uint64_t host = out->estimate.stream_host, least = out->estimate.stream_host_least;
+  if (!host) return ACCEL_OK;
+  ACCEL_TRY(host_memory(s, out, &there, &some));
+  uint64_t more;
+  if (is_forced(&more) && accel__env("ACCEL_HOST_MEM_LIMIT"))
+    some += least; /* as with what is forced on the device */
+  else if (!there || host <= there)
+    return ACCEL_OK;
+  if (least && least <= some) {
+    options->stream_host_budget = some;
+    ACCEL_TRY(ask_streaming(s, options, out));
+    if (is_kept(s->ep, s->device, out)) return ACCEL_OK;
+  }
+  char why[sizeof out->not_kept];
+  memcpy(why, out->not_kept, sizeof why);
   *out = *whole;
   out->fits = false;
-  snprintf(out->not_kept, sizeof out->not_kept,
-           "weights beside those in device memory take %.1f MiB of host memory, and %.1f MiB are "
-           "there: free some, or use a smaller precision",
-           (double)host / (1 << 20),
-           (double)(there > s->host_taken ? there - s->host_taken : 0) / (1 << 20));
+  memcpy(out->not_kept, why, sizeof why);
+  if (*why) return ACCEL_OK;
+  if (least)
+    snprintf(out->not_kept, sizeof out->not_kept,
+             "weights beside those in device memory take %.1f MiB of host memory, or %.1f MiB at "
+             "least, and %.1f MiB are there: free some, or use a smaller precision",
+             mb * (double)host, mb * (double)least, mb * (double)there);
+  else
+    snprintf(out->not_kept, sizeof out->not_kept,
+             "weights beside those in device memory take %.1f MiB of host memory, and %.1f MiB are "
+             "there: free some, or use a smaller precision",
+             mb * (double)host, mb * (double)there);
   return ACCEL_OK;
 }
 
@@ -280,11 +339,10 @@ static accel_status check_host_memory(const accel__fit_subject *s, const accel__
 static accel_status plan_streaming(const accel__fit_subject *s, const accel__streaming *loaded,
                                    accel_plugin_options *options, uint64_t limit, accel__fit *f) {
   const accel__device *device = s->device;
-  const accel_plugin_program *p = program_of(s);
-  accel_plugin_error error = {.size = sizeof error, .node = -1};
   const accel_plugin_estimate *e = &f->estimate;
   options->stream_budget =
       loaded ? loaded->budget : stream_budget(f, limit, options->max_sequences);
+  options->stream_host_budget = loaded ? loaded->host_budget : 0;
   const accel__fit whole = *f;
   const bool copied = loaded ? loaded->copied : e->stream_host != 0;
   uint64_t forced;
@@ -292,22 +350,12 @@ static accel_status plan_streaming(const accel__fit_subject *s, const accel__str
     options->stream_budget = 0;
   if (loaded) f->streaming.least = loaded->least;
   if (!options->stream_budget) return ACCEL_OK;
-  if (device->plugin->estimate(device->index, p, options, &f->estimate, &error) != ACCEL_PLUGIN_OK)
-    return accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
-  f->streaming.budget = options->stream_budget;
-  f->streaming.resident = e->stream_resident;
-  f->streaming.staging = e->stream_staging;
-  f->streaming.read = e->stream_read;
-  f->streaming.experts = e->stream_experts;
-  f->streaming.routed = e->stream_routed;
-  f->streaming.missed = e->stream_missed;
-  f->streaming.host = e->stream_host;
+  ACCEL_TRY(ask_streaming(s, options, f));
   f->streaming.copied = copied;
-  f->touched = 0;
   const uint64_t takes = beside_weights(f) + e->stream_resident + e->stream_staging;
   f->total = f->peak = takes + f->tables;
   f->fits = !loaded || !limit || takes <= limit;
-  return loaded ? ACCEL_OK : check_host_memory(s, &whole, f);
+  return loaded ? ACCEL_OK : check_host_memory(s, &whole, options, f);
 }
 
 /* What the plugin is told of the weights: which lie in the file, and the dtypes of their rows. */

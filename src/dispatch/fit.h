@@ -44,10 +44,8 @@ typedef struct accel__fit {
   uint64_t tokens;            /* planned for, the generated ones included */
   uint64_t state;             /* fixed, and of `tokens` tokens */
   uint64_t staging;           /* host memory for results, beside the plugin's own */
-  /* of estimate.in_file: pages that a run of so many tokens brings to memory, about */
-  uint64_t touched;
-  uint64_t tables; /* work.tables, where the device's memory is the process's; else 0 */
-  /* while running: weights that are not in the file, touched, scratch, state, staging, tables */
+  uint64_t tables;            /* work.tables, where the device's memory is the process's; else 0 */
+  /* while running: weights that are not in the file, scratch, state, staging, tables */
   uint64_t total;
   uint64_t peak; /* the larger of total and the peak while loading */
   /* what it may use: free memory of the device, or the user's limit; 0: not known */

@@ -180,6 +180,8 @@ void accel__parts_add_streaming(const accel__streaming *one, accel__streaming *s
   sum->routed += one->routed;
   sum->missed += one->missed;
   sum->host += one->host;
+  sum->host_budget += one->host_budget;
+  sum->disk += one->disk;
   sum->copied |= one->copied;
 }
 
@@ -196,7 +198,6 @@ static void add_to_sum(const accel__fit *one, accel__fit *sum) {
   sum->tokens = one->tokens;
   sum->state += one->state;
   sum->staging += one->staging;
-  sum->touched += one->touched;
   sum->tables += one->tables;
   sum->total += one->total;
   sum->peak += one->peak;

@@ -144,12 +144,15 @@ static void add_copying_reason(accel_endpoint *ep, const accel__device *device, 
   if (speed > 0)
     snprintf(rate, sizeof rate, ", which takes %.4f s at the measured %.2f GB/s",
              (double)s->read / speed, 1e-9 * speed);
+  char files[64] = "";
+  if (s->disk)
+    snprintf(files, sizeof files, " (%.1f MiB of them read from files)", mb * (double)s->disk);
   char *line = accel__arena_printf(
       &ep->arena,
       "streams from host memory: %.1f MiB of weights stay on the device, %.1f MiB lie in host "
-      "memory, %.1f MiB are copied in each run through %.1f MiB%s; from %.1f MiB on it runs",
-      mb * (double)s->resident, mb * (double)s->host, mb * (double)s->read, mb * (double)s->staging,
-      rate, mb * (double)s->least);
+      "memory, %.1f MiB are copied in each run%s through %.1f MiB%s; from %.1f MiB on it runs",
+      mb * (double)s->resident, mb * (double)s->host, mb * (double)s->read, files,
+      mb * (double)s->staging, s->disk ? "" : rate, mb * (double)s->least);
   if (line) add_reason(ep, why, line);
 }
 

@@ -476,6 +476,15 @@ static double first_seconds(const timed *t, const accel__plan *plan, const accel
   return seconds;
 }
 
+/* Bytes a second of what a device gets from host memory, and some of it from the disk first: the
+ * slower of the two, beside each other.  0: not known. */
+static double through_both(const accel__streaming *s, const accel__disk *disk, double copying) {
+  if (!(disk->bytes_per_second > 0) || !(copying > 0)) return 0;
+  const double reading = (double)s->disk / disk->bytes_per_second,
+               copies = (double)s->read / copying;
+  return (double)s->read / (reading > copies ? reading : copies);
+}
+
 /* Of a program, or a part of one, on one device. */
 static accel_status times_of(const timed *t, const accel__plan *plan, const accel__fit_work *work,
                              const accel__disk *disk, accel__plan_times *out) {
@@ -489,6 +498,7 @@ static accel_status times_of(const timed *t, const accel__plan *plan, const acce
               .work = decode < 0 ? (entry_work){.weight = -1} : work_of(p, &p->entry[decode]),
               .workers = accel__pool_width(ep->ctx->pool)};
   if (copied) out->copy = s.reading = accel__copy_speed(t->of->device);
+  if (copied && t->streaming->disk) s.reading = through_both(t->streaming, disk, s.reading);
   if (streams && s.reading > 0)
     out->reading = streamed_bytes(t, &s.work, plan->at_once) / s.reading;
   ACCEL_TRY(accel__check_cancelled(ep->ctx));

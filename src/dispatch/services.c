@@ -45,6 +45,12 @@ static int32_t host_weight_map(void *self, uint32_t index, accel_plugin_weight_v
   return to_plugin(accel__source_map(placed_of(self)->source, weight_of(self, index), out), error);
 }
 
+static int32_t host_weight_borrow(void *self, uint32_t index, accel_plugin_weight_view *out,
+                                  accel_plugin_error *error) {
+  return to_plugin(accel__source_borrow(placed_of(self)->source, weight_of(self, index), out),
+                   error);
+}
+
 static void host_weight_unmap(void *self, uint32_t index) {
   accel__source_unmap(placed_of(self)->source, weight_of(self, index));
 }
@@ -108,6 +114,11 @@ static int32_t host_rows_wait(void *self, uint32_t slot, accel_plugin_rows *out,
   return to_plugin(accel__row_stream_wait(s, slot, out), error);
 }
 
+static int host_rows_ready(void *self, uint32_t slot) {
+  accel__row_stream *s = placed_of(self)->rows;
+  return !s || accel__row_stream_ready(s, slot);
+}
+
 static void host_rows_release(void *self, uint32_t slot) {
   accel__row_stream *s = placed_of(self)->rows;
   if (s) accel__row_stream_release(s, slot);
@@ -120,26 +131,40 @@ static int32_t host_rows_read(void *self, uint32_t index, int64_t first, int64_t
       error);
 }
 
+/* As they are stored, or made. */
+typedef struct lent_rows {
+  accel__source_some stored;
+  accel__quantised coded;
+} lent_rows;
+
 static int32_t host_rows_map(void *self, uint32_t index, int64_t first, int64_t rows,
                              accel_plugin_weight_view *out, void **mapping,
                              accel_plugin_error *error) {
-  accel__quantised *q = malloc(sizeof *q);
+  const accel__source *source = placed_of(self)->source;
+  const uint32_t weight = weight_of(self, index);
+  lent_rows *lent = calloc(1, sizeof *lent);
   *mapping = NULL;
-  if (!q) return to_plugin(accel__no_memory(sizeof *q), error);
-  const accel_status status =
-      accel__source_rows_coded(placed_of(self)->source, weight_of(self, index), first, rows, q);
-  *out = (accel_plugin_weight_view){q->data, q->scale, q->zero, q->outer};
+  if (!lent) return to_plugin(accel__no_memory(sizeof *lent), error);
+  accel_status status = accel__source_rows_stored(source, weight, first, rows, &lent->stored);
+  *out = (accel_plugin_weight_view){.data = lent->stored.lent.data};
+  if (status == ACCEL_OK && !lent->stored.lent.data) {
+    accel__quantised *q = &lent->coded;
+    status = accel__source_rows_coded(source, weight, first, rows, q);
+    *out = (accel_plugin_weight_view){q->data, q->scale, q->zero, q->outer};
+  }
   if (status == ACCEL_OK)
-    *mapping = q;
+    *mapping = lent;
   else
-    free(q);
+    free(lent);
   return to_plugin(status, error);
 }
 
 static void host_rows_unmap(void *self, void *mapping) {
-  (void)self;
-  if (mapping) accel__quantised_free(mapping);
-  free(mapping);
+  lent_rows *lent = mapping;
+  if (!lent) return;
+  accel__quantised_free(&lent->coded);
+  accel__source_rows_return(placed_of(self)->source, &lent->stored);
+  free(lent);
 }
 
 static void host_experts_used(void *self, uint32_t found, uint32_t read, uint64_t bytes) {
@@ -188,7 +213,8 @@ static accel_stream_stats stats_of(accel_endpoint *ep) {
       .expert_hits = experts.hits,
       .expert_misses = experts.misses,
       .expert_bytes = experts.bytes,
-      .host = s->host};
+      .host = s->host,
+      .disk = s->disk};
 }
 
 accel_stream_stats accel__streaming_stats(accel_endpoint *ep) {
@@ -211,7 +237,7 @@ accel_status accel__stream_read(accel_endpoint *ep, uint64_t *bytes, double *sec
   pthread_rwlock_unlock(&ep->in_use);
   *seconds = 1e-9 * (double)ns;
   if (status != ACCEL_OK || *bytes) return status;
-  if (ep->placed.streaming.copied)
+  if (ep->placed.streaming.copied && !ep->placed.streaming.disk)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "%s: its weights come from host memory, and nothing is read from files",
                        ep->name);
@@ -455,7 +481,9 @@ accel_plugin_host accel__host_for(accel__host_self *self) {
                              .rows_unmap = host_rows_unmap,
                              .experts_used = host_experts_used,
                              .weights_copied = host_weights_copied,
-                             .allreduce_device = accel__ranks_allreduce_device(ranks)};
+                             .allreduce_device = accel__ranks_allreduce_device(ranks),
+                             .rows_ready = host_rows_ready,
+                             .weight_borrow = host_weight_borrow};
 }
 
 void accel__init_host(accel_endpoint *ep) {

@@ -296,7 +296,7 @@ accel_status accel__session_load(accel_endpoint *ep, const char *path, accel_ses
   accel__mapping map = {0};
   accel_session *s = NULL;
   ACCEL_TRY(accel__session_make(ep, &s));
-  accel_status status = accel__file_map(path, &map);
+  accel_status status = accel__file_load(path, &map);
   if (status == ACCEL_OK) status = read_file(s, path, &map);
   accel__file_unmap(&map);
   if (status == ACCEL_OK)

@@ -258,6 +258,7 @@ static accel_status open_steps(accel_endpoint *ep, const char *model, accel_init
   ACCEL_TRY(accel__checkpoint_map(ep->checkpoint));
   accel__report_progress(ep->ctx, "loading", 0, 1);
   ACCEL_TRY(place(ep, params, entry, admission));
+  ACCEL_TRY(accel__checkpoint_read(ep->checkpoint));
   log_unexpected(ep);
   ACCEL_TRY(accel__processor_new(ep, &modules, params));
   ep->batch_size = params->batch_size ? params->batch_size

@@ -67,7 +67,7 @@ static accel_status from_json(accel__chat_template *chat, const accel__json_file
 
 static accel_status from_file(accel__chat_template *chat, const char *path, const char *name) {
   accel__mapping map = {0};
-  ACCEL_TRY(accel__file_map(path, &map));
+  ACCEL_TRY(accel__file_load(path, &map));
   accel_status status = add_template(chat, name, (const char *)map.data, map.n, path);
   accel__file_unmap(&map);
   return status;
@@ -185,7 +185,7 @@ static accel_status load(accel__chat_template *chat, const char *directory) {
 
 static accel_status load_file(const char *path, accel__chat_template **out) {
   accel__mapping map = {0};
-  ACCEL_TRY(accel__file_map(path, &map));
+  ACCEL_TRY(accel__file_load(path, &map));
   accel_status status = accel__chat_template_parse((const char *)map.data, map.n, path, out);
   accel__file_unmap(&map);
   return status;

@@ -542,7 +542,7 @@ static accel_status build_from_merges(accel__tokenizer *t, const accel__mapping 
   accel__mapping vocab = {0};
   char *path = accel__path_join(&t->arena, directory, "vocab.json");
   if (!path) return accel__no_memory(strlen(directory));
-  accel_status status = accel__file_map(path, &vocab);
+  accel_status status = accel__file_load(path, &vocab);
   if (status == ACCEL_OK && vocab.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
   if (status == ACCEL_OK)
@@ -630,7 +630,7 @@ static accel_status load_file(accel__tokenizer *t, const char *path, const char 
       accel__json_read_beside(directory, "tokenizer_config.json", 0, &files.config);
   if (status == ACCEL_OK)
     status = accel__json_read_beside(directory, "special_tokens_map.json", 0, &files.special_map);
-  if (status == ACCEL_OK) status = accel__file_map(path, &map);
+  if (status == ACCEL_OK) status = accel__file_load(path, &map);
   if (status == ACCEL_OK && map.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
   if (status == ACCEL_OK) status = build_from_file(t, &map, path, directory, &files);

@@ -38,7 +38,7 @@ static accel_status read_vocab(accel__tokenizer *t, const char *directory, const
   char *path = accel__path_join(&t->arena, directory, name);
   accel__mapping map = {0};
   if (!path) return accel__no_memory(strlen(directory));
-  ACCEL_TRY(accel__file_map(path, &map));
+  ACCEL_TRY(accel__file_load(path, &map));
   const char *text = (const char *)map.data;
   size_t skip = 0;
   while (skip < map.n && strchr(" \t\r\n", text[skip]) && text[skip]) skip++;

@@ -84,6 +84,7 @@ static void write_numbers(const accel__plan *plan, uint64_t process, accel_fit_r
   r->stream_staging = f->streaming.staging;
   r->stream_read = f->streaming.read;
   r->stream_host = f->streaming.host;
+  r->stream_disk = f->streaming.disk;
 }
 
 /* What would fit, one behind the other. */

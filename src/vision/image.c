@@ -170,7 +170,7 @@ accel_status accel__image_parse(const uint8_t *bytes, size_t n, const char *name
 accel_status accel__image_read(const char *path, accel__image *out) {
   accel__mapping map = {0};
   *out = (accel__image){0};
-  ACCEL_TRY(accel__file_map(path, &map));
+  ACCEL_TRY(accel__file_load(path, &map));
   accel_status status = accel__image_parse(map.data, map.n, path, out);
   accel__file_unmap(&map);
   return status;

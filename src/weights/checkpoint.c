@@ -1,5 +1,5 @@
-/* checkpoint.c - the tensors of a model: which files belong to it, their headers, mapping or
- * reading them, finding tensors by name. */
+/* checkpoint.c - the tensors of a model: which files belong to it, their headers, reading or mapping
+ * them, finding tensors by name. */
 #include <fcntl.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "core/file_pages.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "weights/safetensors.h"
@@ -16,8 +17,8 @@ enum { MAX_SHARDS = 10000, MAX_INDEX_BYTES = 256 << 20 };
 typedef struct shard {
   const char *path;        /* arena memory */
   accel__file_state state; /* of the file whose header was read */
-  accel__mapping map;      /* {0}: not mapped */
-  int fd;                  /* for reading; -1: opened for each read */
+  int fd;                  /* -1: opened for each read */
+  accel__file_pages pages; /* {0}: not mapped */
   accel__safetensors header;
 } shard;
 
@@ -358,37 +359,9 @@ accel_status accel__checkpoint_empty(const char *path, accel__checkpoint **out) 
 }
 
 static void close_file(shard *s) {
-  accel__file_unmap(&s->map);
+  accel__file_pages_close(&s->pages);
   if (s->fd >= 0) close(s->fd);
   s->fd = -1;
-}
-
-/* Address space that is taken by the files would be missing for what is made of them. */
-static bool room_to_map(const accel__checkpoint *c) {
-  const uint64_t left = accel__address_space_left();
-  uint64_t bytes = 0;
-  if (accel__fault("address_space")) return false;
-  for (uint32_t f = 0; f < c->n_shard; f++) bytes += c->shard[f].state.bytes;
-  return left == UINT64_MAX || bytes <= left / 2;
-}
-
-static bool all_mapped(const accel__checkpoint *c) {
-  for (uint32_t f = 0; f < c->n_shard; f++)
-    if (!c->shard[f].map.data) return false;
-  return true;
-}
-
-accel_status accel__checkpoint_map(accel__checkpoint *c) {
-  if (!c || all_mapped(c)) return ACCEL_OK;
-  if (!room_to_map(c)) return accel__checkpoint_read(c);
-  for (uint32_t f = 0; f < c->n_shard; f++) {
-    shard *s = &c->shard[f];
-    if (s->map.data) continue;
-    const accel_status status = accel__file_map_same(s->path, &s->state, &s->map);
-    if (status == ACCEL_ERROR_DOES_NOT_FIT) return accel__checkpoint_read(c);
-    if (status != ACCEL_OK) return status;
-  }
-  return ACCEL_OK;
 }
 
 /* *fd is one of the file in the state of its header. */
@@ -403,11 +376,38 @@ static accel_status open_same(const shard *s, int *fd) {
 }
 
 accel_status accel__checkpoint_read(accel__checkpoint *c) {
-  accel__clear_error(); /* of a mapping that was tried before */
-  for (uint32_t f = 0; f < c->n_shard; f++) {
-    accel__file_unmap(&c->shard[f].map);
+  for (uint32_t f = 0; c && f < c->n_shard; f++) {
+    accel__file_pages_close(&c->shard[f].pages);
     if (c->shard[f].fd < 0) ACCEL_TRY(open_same(&c->shard[f], &c->shard[f].fd));
   }
+  return ACCEL_OK;
+}
+
+/* Address space that is taken by the files would be missing for what is made of them. */
+static bool room_to_map(const accel__checkpoint *c) {
+  const uint64_t left = accel__address_space_left();
+  uint64_t bytes = 0;
+  if (accel__fault("address_space")) return false;
+  for (uint32_t f = 0; f < c->n_shard; f++) bytes += c->shard[f].state.bytes;
+  return left == UINT64_MAX || bytes <= left / 2;
+}
+
+/* Maps a file that is in the state of its header, where it can be kept so. */
+static accel_status map_shard(shard *s) {
+  accel__file_state now;
+  if (s->pages.data || !accel__file_lease(s->fd)) return ACCEL_OK;
+  accel_status status = accel__file_look(s->fd, s->path, &now);
+  if (status == ACCEL_OK) status = accel__file_same(s->path, &now, &s->state);
+  if (status != ACCEL_OK || !accel__file_pages_map(s->fd, (size_t)s->state.bytes, &s->pages))
+    accel__file_lease_end(s->fd);
+  return status;
+}
+
+accel_status accel__checkpoint_map(accel__checkpoint *c) {
+  if (!c) return ACCEL_OK;
+  ACCEL_TRY(accel__checkpoint_read(c));
+  if (!room_to_map(c)) return ACCEL_OK;
+  for (uint32_t f = 0; f < c->n_shard; f++) ACCEL_TRY(map_shard(&c->shard[f]));
   return ACCEL_OK;
 }
 
@@ -416,15 +416,9 @@ accel_status accel__checkpoint_bypass(accel__checkpoint *c) {
   return accel__checkpoint_read(c);
 }
 
-bool accel__checkpoint_in_memory(const accel__checkpoint *c) {
-  for (uint32_t f = 0; f < c->n_shard; f++)
-    if (c->shard[f].fd >= 0) return false;
-  return all_mapped(c) || room_to_map(c);
-}
-
 accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out) {
   ACCEL_TRY(accel__checkpoint_open_headers(path, out));
-  accel_status status = accel__checkpoint_map(*out);
+  accel_status status = accel__checkpoint_read(*out);
   if (status != ACCEL_OK) accel__checkpoint_close(out);
   return status;
 }
@@ -515,7 +509,7 @@ uint64_t accel__checkpoint_hash(const accel__checkpoint *c) { return c->hash; }
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t) {
   enum { FOLIO = 2 << 20 };
   const shard *s = &c->shard[t->file];
-  accel__file_forget(&s->map, (size_t)t->offset, (size_t)t->bytes);
+  accel__file_pages_forget(&s->pages, (size_t)t->offset, (size_t)t->bytes);
   if (!c->bypass || s->fd < 0) return;
   /* A folio goes when all of it is named: with what lies before, which was read before.  One that
    * reaches beyond the end goes with what comes next. */
@@ -546,44 +540,41 @@ static accel_status read_bytes(const shard *s, uint64_t offset, uint64_t n, void
   return same != ACCEL_OK || status == ACCEL_OK ? same : accel__failure_raise(&failure);
 }
 
-accel_status accel__tensor_at(const accel__checkpoint *c, const accel__tensor_info *t,
-                              uint64_t first, uint64_t n, void *scratch, const void **data) {
+accel_status accel__tensor_read(const accel__checkpoint *c, const accel__tensor_info *t,
+                                uint64_t first, uint64_t n, void *out) {
   const shard *s = &c->shard[t->file];
-  *data = NULL;
   if (first > t->bytes || n > t->bytes - first)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
                        "tensor '%s': bytes %" PRIu64 " + %" PRIu64 " of %" PRIu64, t->name, first,
                        n, t->bytes);
-  if (s->map.data) {
-    *data = s->map.data + t->offset + first;
-    return ACCEL_OK;
-  }
-  const accel_status status = n ? read_bytes(s, t->offset + first, n, scratch) : ACCEL_OK;
-  if (status == ACCEL_OK) {
-    *data = scratch;
-    return ACCEL_OK;
-  }
-  return accel__wrap(status, "tensor '%.160s'", t->name);
-}
-
-accel_status accel__tensor_read(const accel__checkpoint *c, const accel__tensor_info *t,
-                                uint64_t first, uint64_t n, void *out) {
-  const void *data;
-  ACCEL_TRY(accel__tensor_at(c, t, first, n, out, &data));
-  if (n && data != out) memcpy(out, data, (size_t)n);
+  if (n) ACCEL_TRY_AS(read_bytes(s, t->offset + first, n, out), "tensor '%.160s'", t->name);
   return ACCEL_OK;
 }
 
 accel_status accel__tensor_lend(const accel__checkpoint *c, const accel__tensor_info *t,
-                                accel__lent *out) {
-  *out = (accel__lent){0};
-  if (!c->shard[t->file].map.data) {
-    out->own = accel__fault("allocation") ? NULL : malloc((size_t)t->bytes + 1);
-    if (!out->own) return accel__no_memory((size_t)t->bytes);
-  }
-  const accel_status status = accel__tensor_at(c, t, 0, t->bytes, out->own, &out->data);
+                                uint64_t first, uint64_t n, accel__lent *out) {
+  *out = (accel__lent){.own = accel__fault("allocation") ? NULL : malloc((size_t)n + 1)};
+  if (!out->own) return accel__no_memory((size_t)n);
+  out->data = out->own;
+  const accel_status status = accel__tensor_read(c, t, first, n, out->own);
   if (status != ACCEL_OK) accel__tensor_return(out);
   return status;
+}
+
+const void *accel__tensor_pages(const accel__checkpoint *c, const accel__tensor_info *t,
+                                uint64_t first, uint64_t n) {
+  const shard *s = &c->shard[t->file];
+  const uint64_t element = accel__dtype_bits(t->dtype) / 8;
+  if (!s->pages.data || first > t->bytes || n > t->bytes - first) return NULL;
+  const uint8_t *at = s->pages.data + t->offset + first;
+  const bool aligned = (uintptr_t)at % (element ? element : 1) == 0;
+  return aligned && accel__file_leased(s->fd) ? at : NULL;
+}
+
+accel_status accel__tensor_borrow(const accel__checkpoint *c, const accel__tensor_info *t,
+                                  uint64_t first, uint64_t n, accel__lent *out) {
+  *out = (accel__lent){.data = accel__tensor_pages(c, t, first, n)};
+  return out->data ? ACCEL_OK : accel__tensor_lend(c, t, first, n, out);
 }
 
 void accel__tensor_return(accel__lent *lent) {

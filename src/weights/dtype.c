@@ -101,7 +101,7 @@ accel_status accel__elements_to_f32(accel_plugin_dtype dtype, const void *from, 
 
 accel_status accel__tensor_to_f32(const accel__checkpoint *c, const accel__tensor_info *t,
                                   uint64_t first, uint64_t count, float *out) {
-  enum { BLOCK = 16384 }; /* bytes that are read at a time where the file is not mapped */
+  enum { BLOCK = 16384 }; /* bytes that are read at a time */
   const uint64_t bytes = accel__dtype_bits(t->dtype) / 8, most = BLOCK / (bytes ? bytes : 1);
   _Alignas(8) unsigned char block[BLOCK];
   if (first > t->elements || count > t->elements - first)
@@ -111,9 +111,8 @@ accel_status accel__tensor_to_f32(const accel__checkpoint *c, const accel__tenso
   if (t->dtype == ACCEL_PLUGIN_F32) return accel__tensor_read(c, t, first * 4, count * 4, out);
   for (uint64_t at = 0; at < count;) {
     const uint64_t n = count - at < most ? count - at : most;
-    const void *from;
-    ACCEL_TRY(accel__tensor_at(c, t, (first + at) * bytes, n * bytes, block, &from));
-    ACCEL_TRY_AS(accel__elements_to_f32(t->dtype, from, n, out + at), "tensor '%s'", t->name);
+    ACCEL_TRY(accel__tensor_read(c, t, (first + at) * bytes, n * bytes, block));
+    ACCEL_TRY_AS(accel__elements_to_f32(t->dtype, block, n, out + at), "tensor '%s'", t->name);
     at += n;
   }
   return ACCEL_OK;

@@ -203,7 +203,8 @@ static accel_status read_entry(const accel__import *import, const accel__import_
                    : ACCEL_OK;
   for (int i = 0; i < WANTED && status == ACCEL_OK; i++) {
     if (!wanted[i].tensor) continue;
-    status = accel__tensor_lend(import->checkpoint, wanted[i].tensor, &lent[i]);
+    status = accel__tensor_borrow(import->checkpoint, wanted[i].tensor, 0, wanted[i].tensor->bytes,
+                                  &lent[i]);
     *wanted[i].bytes = lent[i].data;
   }
   if (status == ACCEL_OK) status = e->read(import, e, &from, out);

@@ -148,7 +148,7 @@ static accel_status parse_state(accel__import *import, const accel__tensor_info 
   if (state->bytes > MAX_STATE)
     return accel__import_bad(import, state, "%" PRIu64 " bytes are too many", state->bytes);
   accel__lent lent;
-  ACCEL_TRY(accel__tensor_lend(import->checkpoint, state, &lent));
+  ACCEL_TRY(accel__tensor_borrow(import->checkpoint, state, 0, state->bytes, &lent));
   accel_status status = accel__json_parse(lent.data, state->bytes, state->name, &json);
   accel__tensor_return(&lent);
   if (status == ACCEL_OK) status = read_state(&json, e, c);

@@ -92,7 +92,7 @@ static accel_status settle_zeros(accel__import *import, accel__import_entry *e) 
   z->as_stored = s->stored_zero;
   if (!s->symmetric) return ACCEL_OK;
   accel__lent lent;
-  ACCEL_TRY(accel__tensor_lend(import->checkpoint, e->zero, &lent));
+  ACCEL_TRY(accel__tensor_borrow(import->checkpoint, e->zero, 0, e->zero->bytes, &lent));
   const uint32_t half = 1u << (e->bits - 1);
   const bool second = all_stored(e->zero, lent.data, e->bits, (uint64_t)e->n, half),
              first = all_stored(e->zero, lent.data, e->bits, (uint64_t)e->n, half - 1);

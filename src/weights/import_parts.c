@@ -188,7 +188,7 @@ accel_status accel__import_scale_type(const accel__import *import, const accel__
   *dtype = ACCEL_PLUGIN_F16;
   if (scale->dtype == ACCEL_PLUGIN_F16) return ACCEL_OK;
   accel__lent lent;
-  ACCEL_TRY(accel__tensor_lend(import->checkpoint, scale, &lent));
+  ACCEL_TRY(accel__tensor_borrow(import->checkpoint, scale, 0, scale->bytes, &lent));
   for (uint64_t i = 0; i < scale->elements && *dtype == ACCEL_PLUGIN_F16; i++) {
     const float value = accel__import_value(scale, lent.data, i);
     if (accel_fp16_to_f32(accel_f32_to_fp16(value)) != value) *dtype = ACCEL_PLUGIN_F32;
@@ -271,7 +271,7 @@ accel_status accel__import_order(const accel__import *import, const accel__tenso
   accel__lent lent;
   ACCEL_TRY(accel__import_type(import, order, ACCEL_PLUGIN_I32));
   ACCEL_TRY(accel__import_shape(import, order, 1, &k));
-  ACCEL_TRY(accel__tensor_lend(import->checkpoint, order, &lent));
+  ACCEL_TRY(accel__tensor_borrow(import->checkpoint, order, 0, order->bytes, &lent));
   const accel_status status = check_order(import, order, lent.data, groups, in_order, group);
   accel__tensor_return(&lent);
   return status;

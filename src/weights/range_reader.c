@@ -440,6 +440,14 @@ accel_status accel__range_reader_wait(accel__range_reader *r, uint32_t slot_inde
   return nothing ? accel__fail(status, "slot %u: nothing was posted", slot_index) : status;
 }
 
+bool accel__range_reader_ready(accel__range_reader *r, uint32_t slot_index) {
+  if (slot_index >= r->n_slot) return true;
+  pthread_mutex_lock(&r->lock);
+  const bool ready = r->slot[slot_index].state != SLOT_POSTED;
+  pthread_mutex_unlock(&r->lock);
+  return ready;
+}
+
 void accel__range_reader_release(accel__range_reader *r, uint32_t slot_index) {
   if (slot_index >= r->n_slot) return;
   slot *s = &r->slot[slot_index];

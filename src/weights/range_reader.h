@@ -67,6 +67,8 @@ accel_status accel__range_reader_post(accel__range_reader *r, uint32_t slot, uin
  * name file and range: ACCEL_ERROR_FORMAT (the file is shorter), ACCEL_ERROR_IO (cannot be read;
  * changed; other bytes than the first time).  May be called again. */
 accel_status accel__range_reader_wait(accel__range_reader *r, uint32_t slot, const void **data);
+/* Would `wait` answer at once? */
+bool accel__range_reader_ready(accel__range_reader *r, uint32_t slot);
 /* Frees the slot, whether its segment was read, failed, waits for its turn or is being read: then
  * it takes as long as the requests under way. */
 void accel__range_reader_release(accel__range_reader *r, uint32_t slot);

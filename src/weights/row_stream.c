@@ -211,6 +211,11 @@ accel_status accel__row_stream_wait(accel__row_stream *s, uint32_t slot, accel_p
   return ACCEL_OK;
 }
 
+bool accel__row_stream_ready(accel__row_stream *s, uint32_t slot) {
+  return slot >= s->n || !s->slot[slot].used || !s->slot[slot].in_file ||
+         accel__range_reader_ready(s->reader, slot);
+}
+
 void accel__row_stream_release(accel__row_stream *s, uint32_t slot) {
   if (slot >= s->n || !s->slot[slot].used) return;
   if (s->slot[slot].in_file) accel__range_reader_release(s->reader, slot);

@@ -28,6 +28,8 @@ accel_status accel__row_stream_store(accel__row_stream *s, accel__cache_store *s
 accel_status accel__row_stream_post_segment(accel__row_stream *s, uint32_t slot, uint32_t index);
 /* Failures name file and range, or the weight. */
 accel_status accel__row_stream_wait(accel__row_stream *s, uint32_t slot, accel_plugin_rows *out);
+/* Would `wait` answer at once, or begin to compute? */
+bool accel__row_stream_ready(accel__row_stream *s, uint32_t slot);
 void accel__row_stream_release(accel__row_stream *s, uint32_t slot);
 /* Of the reader; what was computed instead counts as segments and bytes. */
 void accel__row_stream_count(accel__row_stream *s, accel__range_counters *out);

@@ -3,6 +3,7 @@
 #include "weights/source.h"
 
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@ typedef struct slot {
   uint64_t bytes;
   accel__part *part; /* [n_parts] */
   uint32_t n_parts, users;
+  uint32_t borrowed;             /* pages of the file, beside `users` */
+  _Atomic int64_t rows_returned; /* of those pages, by rows */
   accel_plugin_weight_view view; /* valid while users > 0 */
   accel__quantised buffer;       /* behind view when it was made */
   accel__lent stored;            /* behind view when it is as stored */
@@ -30,7 +33,7 @@ struct accel__source {
   accel__part *part; /* of all slots */
   uint32_t n;
   accel__source_from from;
-  pthread_mutex_t lock; /* users, view, buffer, stored of every slot; failure */
+  pthread_mutex_t lock; /* users, borrowed, view, buffer, stored of every slot; failure */
   accel__failure failure;
 };
 
@@ -261,33 +264,35 @@ static accel_status fill(const accel__source *source, const accel__source_weight
   return w->derive ? fill_derived(source, w, s) : fill_from_parts(source, w, s);
 }
 
-/* Usable as it is stored: one part of plain numbers, of the wanted type, aligned to it, which no
- * adapter changes; of a share, rows that follow each other. */
+/* Usable as it is stored: one part of plain numbers, of the wanted type, which no adapter changes;
+ * of a share, rows that follow each other. */
 static bool direct(const accel__source *source, const accel__source_weight *w, const slot *s) {
   if (!source->from.checkpoint || w->derive || s->n_parts != 1 || s->part[0].coded ||
       s->part[0].delta || w->share.columns.period ||
       accel__share_run(&w->share.rows, 0, s->n) < s->n || !accel_format_plain(&s->format))
     return false;
   const accel__tensor_info *t = &s->part[0].tensor;
-  return t->dtype == (accel_plugin_dtype)s->format.store &&
-         /* mappings begin at a page */
-         t->offset % (accel_format_bits(s->format.store) / 8) == 0;
+  return t->dtype == (accel_plugin_dtype)s->format.store;
+}
+
+/* Where the rows of a weight that is used as it is stored begin in its tensor. */
+static uint64_t first_byte(const accel__source_weight *w, const slot *s) {
+  const uint64_t row_bytes = (uint64_t)s->k * accel_format_bits(s->format.store) / 8;
+  return (uint64_t)accel__share_at(&w->share.rows, 0) * row_bytes;
 }
 
 static accel_status open_slot(accel__source *source, uint32_t index) {
   slot *s = &source->slot[index];
   const accel__source_weight *w = &source->weight[index];
   const bool as_stored = direct(source, w, s);
-  accel_status status =
-      as_stored ? accel__tensor_lend(source->from.checkpoint, &s->part[0].tensor, &s->stored)
-                : fill(source, w, s);
+  accel_status status = as_stored ? accel__tensor_lend(source->from.checkpoint, &s->part[0].tensor,
+                                                       first_byte(w, s), s->bytes, &s->stored)
+                                  : fill(source, w, s);
   if (status != ACCEL_OK) {
     accel__quantised_free(&s->buffer);
     return accel__wrap(status, "weight '%s'", w->name);
   }
-  const uint64_t row_bytes = (uint64_t)s->k * accel_format_bits(s->format.store) / 8,
-                 before = (uint64_t)accel__share_at(&w->share.rows, 0) * row_bytes;
-  s->view = as_stored ? (accel_plugin_weight_view){.data = (const char *)s->stored.data + before}
+  s->view = as_stored ? (accel_plugin_weight_view){.data = s->stored.data}
                       : (accel_plugin_weight_view){s->buffer.data, s->buffer.scale, s->buffer.zero,
                                                    s->buffer.outer};
   return ACCEL_OK;
@@ -309,11 +314,27 @@ accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_we
   return status;
 }
 
+accel_status accel__source_borrow(accel__source *s, uint32_t index, accel_plugin_weight_view *out) {
+  const void *pages = NULL;
+  if (accel__source_in_file(s, index))
+    pages =
+        accel__tensor_pages(s->from.checkpoint, &s->slot[index].part[0].tensor,
+                            first_byte(&s->weight[index], &s->slot[index]), s->slot[index].bytes);
+  if (!pages) return accel__source_map(s, index, out);
+  *out = (accel_plugin_weight_view){.data = pages};
+  pthread_mutex_lock(&s->lock);
+  s->slot[index].borrowed++;
+  pthread_mutex_unlock(&s->lock);
+  return ACCEL_OK;
+}
+
 void accel__source_unmap(accel__source *s, uint32_t index) {
   if (index >= s->n) return;
   pthread_mutex_lock(&s->lock);
   slot *found = &s->slot[index];
-  if (found->users && --found->users == 0) {
+  if (found->borrowed) {
+    if (--found->borrowed == 0) accel__parts_forget(&s->from, found->part, found->n_parts);
+  } else if (found->users && --found->users == 0) {
     if (!found->buffer.block) accel__parts_forget(&s->from, found->part, found->n_parts);
     accel__quantised_free(&found->buffer);
     accel__tensor_return(&found->stored);
@@ -330,8 +351,7 @@ accel_status accel__source_failure(accel__source *s) {
 }
 
 bool accel__source_in_file(const accel__source *s, uint32_t index) {
-  return index < s->n && direct(s, &s->weight[index], &s->slot[index]) &&
-         accel__checkpoint_in_memory(s->from.checkpoint);
+  return index < s->n && direct(s, &s->weight[index], &s->slot[index]);
 }
 
 /* ---- rows ---- */
@@ -437,6 +457,37 @@ static void forget_some(const some_rows *r, int64_t count) {
 static const char *name_some(const void *user, int64_t row) {
   const some_rows *r = user;
   return (void)row, r->source->weight[r->index].name;
+}
+
+accel_status accel__source_rows_stored(const accel__source *s, uint32_t index, int64_t first,
+                                       int64_t count, accel__source_some *out) {
+  *out = (accel__source_some){.index = index, .first = first, .count = count};
+  if (!accel__source_in_file(s, index)) return ACCEL_OK;
+  const slot *found = &s->slot[index];
+  if (first < 0 || count < 0 || count > found->n || first > found->n - count)
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "weight %u: no such rows", index);
+  const uint64_t row = (uint64_t)found->k * (accel_format_bits(found->format.store) / 8);
+  ACCEL_TRY_AS(accel__tensor_borrow(s->from.checkpoint, &found->part[0].tensor,
+                                    first_byte(&s->weight[index], found) + (uint64_t)first * row,
+                                    (uint64_t)count * row, &out->lent),
+               "weight '%s'", s->weight[index].name);
+  return ACCEL_OK;
+}
+
+/* Pages are dropped when all rows have been used, for to do so block by block takes as long as to
+ * pack them. */
+static void return_pages(slot *s, const accel__source *source, int64_t count) {
+  if (atomic_fetch_add(&s->rows_returned, count) + count < s->n) return;
+  atomic_store(&s->rows_returned, 0);
+  accel__checkpoint_forget(source->from.checkpoint, &s->part[0].tensor);
+}
+
+void accel__source_rows_return(const accel__source *s, accel__source_some *some) {
+  if (some->lent.own)
+    forget_some(&(some_rows){s, some->index, some->first}, some->count);
+  else if (some->lent.data)
+    return_pages(&s->slot[some->index], s, some->count);
+  accel__tensor_return(&some->lent);
 }
 
 accel_status accel__source_rows_coded(const accel__source *s, uint32_t index, int64_t first,

@@ -106,12 +106,14 @@ void accel__source_free(accel__source **s);
  * its type.  After the last unmap the buffer is gone and the checkpoint's pages are dropped.  NaN
  * or infinity in a weight that is to be quantised: ACCEL_ERROR_FORMAT naming the tensor. */
 accel_status accel__source_map(accel__source *s, uint32_t index, accel_plugin_weight_view *out);
+/* The same for a while: pages of the file where it is mapped (accel__checkpoint_map), and to be
+ * unmapped before it is not any more. */
+accel_status accel__source_borrow(accel__source *s, uint32_t index, accel_plugin_weight_view *out);
 void accel__source_unmap(accel__source *s, uint32_t index);
 /* The first failure of accel__source_map, with its message and remedy in full, again; ACCEL_OK:
  * there was none. */
 accel_status accel__source_failure(accel__source *s);
-/* Does accel__source_map hand out pages of the checkpoint's file, which take no memory of their
- * own? */
+/* Do its rows lie in the checkpoint's file as the format has them, so that they need not be kept? */
 bool accel__source_in_file(const accel__source *s, uint32_t index);
 /* ---- rows of a weight's matrix, without the rest of it ---- */
 
@@ -133,6 +135,17 @@ accel_status accel__source_rows(const accel__source *s, uint32_t index, int64_t 
 /* The same in the numbers that the weight's format has. */
 accel_status accel__source_rows_rounded(const accel__source *s, uint32_t index, int64_t first,
                                         int64_t count, float *out);
+/* Some rows of a weight. */
+typedef struct accel__source_some {
+  uint32_t index;
+  int64_t first, count;
+  accel__lent lent; /* {0}: none */
+} accel__source_some;
+/* Rows of a weight that is stored as its format has it (accel__source_in_file), of others none, for
+ * a while (accel__source_borrow).  Thread-safe. */
+accel_status accel__source_rows_stored(const accel__source *s, uint32_t index, int64_t first,
+                                       int64_t count, accel__source_some *out);
+void accel__source_rows_return(const accel__source *s, accel__source_some *some);
 /* Rows in the weight's format: the bytes that accel__source_map gives for them.  The caller frees
  * *out.  Thread-safe. */
 accel_status accel__source_rows_coded(const accel__source *s, uint32_t index, int64_t first,

@@ -1,8 +1,9 @@
 /* weights.h - the tensors of a checkpoint: safetensors files, single or sharded, checked before
  * anything is believed.
  *
- * A tensor of a checkpoint is a place in a file.  Its bytes come from accel__tensor_at and what
- * stands on it, which take them from the mapped file or read them: callers need not know which.
+ * A tensor of a checkpoint is a place in a file, which is read, and while a model is loaded mapped
+ * where nobody can cut it (core/file_pages.h): a file that is cut, written or replaced later is an
+ * error of the next read, never a signal.
  *
  * Format of a safetensors file: u64 little-endian header length, then a JSON header, then the data:
  *   {"name": {"dtype","shape","data_offsets":[begin,end]}, ..., "__metadata__": {string: string}}
@@ -43,13 +44,13 @@ typedef struct accel__tensor_info {
   const void *data; /* of a tensor for accel__safetensors_write; NULL in a checkpoint */
 } accel__tensor_info;
 
-/* immutable once its files are mapped or opened: usable from any thread */
+/* immutable once its files are opened: usable from any thread */
 typedef struct accel__checkpoint accel__checkpoint;
 
 /* A directory (model.safetensors, or model.safetensors.index.json with its shards, or the single
  * *.safetensors there), or a file. Only .bin, .pt, .ckpt, .h5, .msgpack, .onnx, .gguf there:
  * ACCEL_ERROR_UNSUPPORTED with the reason (pickle runs code) and the remedy. Malformed:
- * ACCEL_ERROR_FORMAT naming file, tensor and field.  The files are as accel__checkpoint_map leaves
+ * ACCEL_ERROR_FORMAT naming file, tensor and field.  The files are as accel__checkpoint_read leaves
  * them. */
 accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out);
 /* The same, but only the headers are read.  No file stays open: tensors can be read, each time by
@@ -58,23 +59,19 @@ accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint 
 /* No tensors yet: accel__checkpoint_join adds those of the parts of a pipeline.  path: its
  * directory. */
 accel_status accel__checkpoint_empty(const char *path, accel__checkpoint **out);
-/* Maps the files; or, where address space is limited and they would take more than half of what is
- * left, or mmap finds none, opens them for reading.  Before c is shared between threads; c NULL:
- * nothing to do.  ACCEL_ERROR_FORMAT, ACCEL_ERROR_IO: a file is not the one whose header was read
- * (of another size; rewritten, replaced).
- *
- * A mapped file that shrinks later ends the process at the next touch (SIGBUS), and one that is
- * overwritten gives new bytes; what is read is checked each time. */
-accel_status accel__checkpoint_map(accel__checkpoint *c);
-/* Opens the files for reading and maps none, also what was mapped.  Before c is shared. */
+/* Opens the files for reading.  Before c is shared between threads; c NULL: nothing to do.
+ * ACCEL_ERROR_FORMAT, ACCEL_ERROR_IO: a file is not the one whose header was read (of another size;
+ * rewritten, replaced), which is looked at behind each read, too. */
 accel_status accel__checkpoint_read(accel__checkpoint *c);
+/* The same, and maps those that nobody can cut meanwhile, unless they would take more than half of a
+ * limited address space: for the time of a load, which accel__checkpoint_read ends.  Until then who
+ * wants to write to them waits. */
+accel_status accel__checkpoint_map(accel__checkpoint *c);
 /* The same, and what is forgotten does not stay in the page cache either, but for what was read
  * ahead. */
 accel_status accel__checkpoint_bypass(accel__checkpoint *c);
 /* Behind that: nothing of the files stays there. */
 void accel__checkpoint_forget_all(const accel__checkpoint *c);
-/* Are the files mapped; of headers alone: would accel__checkpoint_map map them? */
-bool accel__checkpoint_in_memory(const accel__checkpoint *c);
 void accel__checkpoint_close(accel__checkpoint **c);
 /* Takes over another checkpoint (*other becomes NULL, also on failure); its tensors get `prefix` in
  * front of their names. Before c is shared between threads. */
@@ -94,29 +91,32 @@ const accel__file_state *accel__checkpoint_file_state(const accel__checkpoint *c
 /* of file sizes, times, inodes and headers: a cache key */
 uint64_t accel__checkpoint_hash(const accel__checkpoint *c);
 /* Drops a tensor's pages from memory, those of a mapping or (accel__checkpoint_bypass) of the page
- * cache; they come back from the file when touched. */
+ * cache; they come back from the file when they are touched or read. */
 void accel__checkpoint_forget(const accel__checkpoint *c, const accel__tensor_info *t);
 
 /* ---- bytes of a tensor of c (or of a part of one: `offset` and `bytes` count) ---- Any thread.  A
- * range outside the tensor is ACCEL_ERROR_ARGUMENT.  Where files are read, one that is not in the
- * state of its header any more is ACCEL_ERROR_FORMAT (another size) or ACCEL_ERROR_IO, which name
- * file, tensor and remedy. */
+ * range outside the tensor is ACCEL_ERROR_ARGUMENT.  A file that is not in the state of its header
+ * any more is ACCEL_ERROR_FORMAT (another size) or ACCEL_ERROR_IO, which name file, tensor and
+ * remedy. */
 
-/* Bytes [first, first+n): *data points into the mapping, or to scratch[n], into which they were
- * read.  Nothing is said of their alignment. */
-accel_status accel__tensor_at(const accel__checkpoint *c, const accel__tensor_info *t,
-                              uint64_t first, uint64_t n, void *scratch, const void **data);
-/* The same, copied. */
+/* Bytes [first, first+n). */
 accel_status accel__tensor_read(const accel__checkpoint *c, const accel__tensor_info *t,
                                 uint64_t first, uint64_t n, void *out);
-/* All of a tensor, lent until it is returned: pages of the mapping, or memory of its own. */
+/* The same, in memory of their own until they are returned. */
 typedef struct accel__lent {
   const void *data;
-  void *own;   /* NULL: of the mapping */
+  void *own;   /* NULL: they are mapped */
 } accel__lent; /* {0} is nothing */
 accel_status accel__tensor_lend(const accel__checkpoint *c, const accel__tensor_info *t,
-                                accel__lent *out);
+                                uint64_t first, uint64_t n, accel__lent *out);
+/* Mapped where accel__tensor_pages has them, else the same. */
+accel_status accel__tensor_borrow(const accel__checkpoint *c, const accel__tensor_info *t,
+                                  uint64_t first, uint64_t n, accel__lent *out);
 void accel__tensor_return(accel__lent *lent); /* leaves {0} */
+/* Where they are mapped, aligned to the tensor's elements: for a while, at the longest until
+ * accel__checkpoint_read.  NULL: they are not (any more). */
+const void *accel__tensor_pages(const accel__checkpoint *c, const accel__tensor_info *t,
+                                uint64_t first, uint64_t n);
 /* Elements [first, first+count) as fp32; integers and bool become floats.  Quantised dtypes (F8_*,
  * F6_*, F4) and C64: ACCEL_ERROR_UNSUPPORTED. */
 accel_status accel__tensor_to_f32(const accel__checkpoint *c, const accel__tensor_info *t,

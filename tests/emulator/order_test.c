@@ -94,11 +94,32 @@ static void an_event_before_its_record(void **state) {
   assert_int_equal(touch(kernels, EMULATED_KERNEL, 1000, 100), -1);
 }
 
+/* What a copy reads, the host may write when a thread has waited for it. */
+static void the_host_waits_for_the_copy(void **state) {
+  (void)state;
+  assert_int_equal(touch(copies, EMULATED_COPY_FROM, 1000, 100), 0);
+  emulated_sequence_record(copies, copied);
+  assert_int_equal(emulated_host_writes(900, 100, why, sizeof why), 0); /* up to its first byte */
+  assert_int_equal(emulated_host_writes(1099, 100, why, sizeof why), -1);
+  assert_non_null(strstr(why, "nobody has waited for it"));
+  assert_false(emulated_place_is_through(copied));
+  emulated_place_through(copied);
+  assert_true(emulated_place_is_through(copied));
+  assert_int_equal(emulated_host_writes(1099, 100, why, sizeof why), 0);
+  assert_int_equal(touch(copies, EMULATED_COPY_FROM, 1000, 100), 0); /* behind the event */
+  assert_int_equal(emulated_host_writes(1099, 100, why, sizeof why), -1);
+  assert_int_equal(touch(kernels, EMULATED_KERNEL, 5000, 100), 0);
+  emulated_sequence_through(kernels); /* of another stream */
+  assert_int_equal(emulated_host_writes(1000, 1, why, sizeof why), -1);
+  emulated_sequence_through(copies);
+  assert_int_equal(emulated_host_writes(1000, 1, why, sizeof why), 0);
+}
+
 int main(void) {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, take_down)
-  const struct CMUnitTest tests[] = {TEST(a_kernel_waits_for_the_copy),
-                                     TEST(a_copy_waits_for_the_kernel),
-                                     TEST(a_thread_that_waits_orders_all), TEST(order_is_passed_on),
-                                     TEST(an_event_before_its_record)};
+  const struct CMUnitTest tests[] = {
+      TEST(a_kernel_waits_for_the_copy),    TEST(a_copy_waits_for_the_kernel),
+      TEST(a_thread_that_waits_orders_all), TEST(order_is_passed_on),
+      TEST(an_event_before_its_record),     TEST(the_host_waits_for_the_copy)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -793,9 +793,9 @@ class Inside(Case):
         self.assertRegex(limited("fit", large, "--device", "cpu").stdout, r"cpu +fp32 ")
         for precision in ("fp32", "bf16", "int8", "int4"):
             arguments = ("embed", large, "--device", "cpu", "--precision", precision, "--no-cache", "x")
-            done, mapped = limited(*arguments), run(*arguments)
-            self.assertEqual((done.returncode, mapped.returncode), (0, 0), done.stderr + mapped.stderr)
-            self.assertEqual(done.stdout, mapped.stdout, precision)
+            done, free = limited(*arguments), run(*arguments)
+            self.assertEqual((done.returncode, free.returncode), (0, 0), done.stderr + free.stderr)
+            self.assertEqual(done.stdout, free.stdout, precision)
 
     def test_cache(self):
         place = ("--cache-dir", self.path("cache"))

@@ -70,16 +70,6 @@ class Goldens(unittest.TestCase):
                         self.assertEqual((report.get("device"), report.get("precision")), (device, precision), report)
                         self.assertTrue(report["pass"], report)
 
-    def test_read_as_mapped(self):
-        """Where no address space is left to map a checkpoint, reading it (and packing anew) gives the same numbers: the same distances to the goldens.
-        Each golden at one of four precisions."""
-        for at, precision in enumerate(KINDS):
-            some = goldens()[at::4]
-            read = verify_all(DEVICES[0], precision, some, ACCEL_NO_CACHE="1", ACCEL_FAIL_AT="address_space")
-            for (model, golden, *_), one, other in zip(some, reports(DEVICES[0], precision)[at::4], read):
-                with self.subTest(precision=precision, model=model, golden=golden):
-                    self.assertEqual(one["outputs"], other["outputs"])
-
     def test_streamed_as_in_memory(self):
         """Weights that are read again in each run, all of them or most, give the same numbers: the same distances to the goldens.  Each golden at one of
         five precisions."""

@@ -321,7 +321,7 @@ static void estimates_use_the_planner(void **state) {
   assert_int_equal(e.scratch, 100 * 4 * 4);
   o.symbol = NULL;
   kit_backend keeps = toy;
-  keeps.weight_in_place = stays;
+  keeps.weight_by_rows = stays;
   o.in_file = (const uint8_t[1]){1};
   assert_int_equal(kit_estimate(&toy, 0, accel__program_view(f.p), &o, &e, &f.error), 0);
   assert_int_equal(e.in_file, 0);

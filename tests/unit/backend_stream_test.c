@@ -4,6 +4,8 @@
 #include <stdio.h>
 
 #include "backend_helper.h"
+#include "formats/bf16.h"
+#include "formats/fp16.h"
 #include "kit/kit_stream.h"
 
 enum { SLOTS = 4, SEGMENTS = 6 };
@@ -51,6 +53,7 @@ static void test_the_others_lie_evenly_between(void **state) {
 typedef struct book {
   int64_t slot[SLOTS];              /* the first row that was posted; -1: free */
   uint32_t slots, posted, fails_at; /* fails_at: that post fails, counted from 1 */
+  int64_t came;                     /* rows up to this one have come */
 } book;
 
 static int32_t open_rows(void *self, uint32_t slots, uint64_t bytes, accel_plugin_error *error) {
@@ -76,6 +79,9 @@ static int32_t wait_rows(void *self, uint32_t slot, accel_plugin_rows *out,
   return ACCEL_PLUGIN_OK;
 }
 static void release_rows(void *self, uint32_t slot) { ((book *)self)->slot[slot] = -1; }
+static int ready_rows(void *self, uint32_t slot) {
+  return ((book *)self)->slot[slot] <= ((book *)self)->came;
+}
 
 typedef struct fixture {
   book b;
@@ -94,7 +100,8 @@ static void start(fixture *f) {
                                 .rows_open = open_rows,
                                 .rows_post = post_rows,
                                 .rows_wait = wait_rows,
-                                .rows_release = release_rows};
+                                .rows_release = release_rows,
+                                .rows_ready = ready_rows};
   for (uint32_t i = 0; i < SEGMENTS; i++)
     f->segment[i] = (kit_segment){.n_piece = i == 4 ? 2 : 1,
                                   .piece = {{0, 10 * i, 1}, {0, 10 * i + 1, 1}},
@@ -173,6 +180,39 @@ static void test_another_entry_and_another_order(void **state) {
   kit_stream_close(f.stream);
 }
 
+static void test_what_has_come(void **state) {
+  (void)state;
+  fixture f;
+  const uint32_t order[] = {0, 4, 1};
+  start(&f);
+  f.b.came = 40;
+  assert_int_equal(kit_stream_begin(f.stream, 1, order, 3, NULL), 0);
+  assert_true(kit_stream_ready(f.stream, 0));
+  assert_false(kit_stream_ready(f.stream, 4)); /* not the next one */
+  take(&f, 0);
+  assert_false(kit_stream_ready(f.stream, 4)); /* its second piece has not come */
+  f.b.came = 41;
+  assert_true(kit_stream_ready(f.stream, 4));
+  f.host.rows_ready = NULL;
+  assert_false(kit_stream_ready(f.stream, 4)); /* nobody can tell */
+  kit_stream_end(f.stream, false);
+  kit_stream_close(f.stream);
+}
+
+static void test_rows_as_other_numbers(void **state) {
+  (void)state;
+  enum { N = 1001 };
+  static float wide[N], back[N];
+  static uint16_t half[N];
+  for (int i = 0; i < N; i++) wide[i] = (float)(i - 500) / 3.0f;
+  kit_rows_convert(ACCEL_PLUGIN_F32, ACCEL_PLUGIN_BF16, false, (const char *)wide, N, (char *)half);
+  for (int i = 0; i < N; i++) assert_int_equal(half[i], accel_f32_to_bf16(wide[i]));
+  kit_rows_convert(ACCEL_PLUGIN_BF16, ACCEL_PLUGIN_F32, true, (const char *)half, N, (char *)back);
+  for (int i = 0; i < N; i++) assert_true(back[i] == accel_bf16_to_f32(half[i]));
+  kit_rows_convert(ACCEL_PLUGIN_F32, ACCEL_PLUGIN_F16, true, (const char *)wide, N, (char *)back);
+  for (int i = 0; i < N; i++) assert_true(back[i] == accel_fp16_to_f32(accel_f32_to_fp16(wide[i])));
+}
+
 static void test_a_failure_gives_all_slots_up(void **state) {
   (void)state;
   for (uint32_t at = 1; at <= 9; at++) {
@@ -202,6 +242,8 @@ int main(void) {
       cmocka_unit_test(test_the_others_lie_evenly_between),
       cmocka_unit_test(test_reading_goes_on_into_the_next_run),
       cmocka_unit_test(test_another_entry_and_another_order),
+      cmocka_unit_test(test_what_has_come),
+      cmocka_unit_test(test_rows_as_other_numbers),
       cmocka_unit_test(test_a_failure_gives_all_slots_up),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -52,7 +52,6 @@ static void test_map(void **state) {
   assert_int_equal(accel__file_map(temp_text("nothing", ""), &m), ACCEL_OK);
   assert_null(m.data);
   assert_int_equal(m.n, 0);
-  accel__file_forget(&m, 0, 100);
   accel__file_unmap(&m);
 }
 
@@ -79,50 +78,30 @@ static void test_map_refused(void **state) {
   accel__file_unmap(&m);
 }
 
-/* Pages of the mapping that are in this process. */
-static size_t resident(const accel__mapping *m) {
-  size_t pages = 0, page = (size_t)sysconf(_SC_PAGESIZE);
-  int fd = open("/proc/self/pagemap", O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return SIZE_MAX;
-  for (size_t at = 0; at < m->n; at += page) {
-    uint64_t entry = 0;
-    if (pread(fd, &entry, 8, (off_t)(((uintptr_t)m->data + at) / page * 8)) != 8)
-      return close(fd), SIZE_MAX;
-    pages += entry >> 63;
-  }
-  close(fd);
-  return pages;
-}
-
-static void test_forget(void **state) {
+/* Read into memory: what somebody cuts off the file afterwards is still there. */
+static void test_load(void **state) {
   (void)state;
-  size_t page = (size_t)sysconf(_SC_PAGESIZE), n = 64 * page + 100;
-  unsigned char *bytes = malloc(n);
   accel__mapping m;
-  for (size_t i = 0; i < n; i++) bytes[i] = (unsigned char)(i * 7 + i / page);
-  assert_int_equal(accel__file_map(temp_file("pages", bytes, n), &m), ACCEL_OK);
-  assert_memory_equal(m.data, bytes, n); /* touches all */
-  size_t all = resident(&m);
-  if (all == SIZE_MAX || !all) {
-    accel__file_unmap(&m);
-    free(bytes);
-    skip(); /* no pagemap here */
-  }
-  assert_int_equal(all, 65);
-  accel__file_forget(&m, 1, 2 * page - 1); /* page 0 is not wholly inside, page 1 is */
-  assert_int_equal(resident(&m), 64);
-  accel__file_forget(&m, page + 1, page - 2); /* inside one page: nothing */
-  assert_int_equal(resident(&m), 64);
-  accel__file_forget(&m, 60 * page, SIZE_MAX); /* to the end, the cut page too */
-  assert_int_equal(resident(&m), 59);
-  accel__file_forget(&m, n, 10);
-  accel__file_forget(&m, n + 10 * page, 10);
-  assert_int_equal(resident(&m), 59);
-  accel__file_forget(&m, 0, n);
-  assert_int_equal(resident(&m), 0);
-  assert_memory_equal(m.data, bytes, n); /* comes back from the file */
+  char *path = temp_file("loaded", "some\0bytes", 10);
+  assert_int_equal(accel__file_load(path, &m), ACCEL_OK);
+  assert_int_equal(truncate(path, 0), 0);
+  assert_int_equal(m.n, 10);
+  assert_memory_equal(m.data, "some\0bytes", 11);
   accel__file_unmap(&m);
-  free(bytes);
+  assert_null(m.data);
+  assert_int_equal(accel__file_load(path, &m), ACCEL_OK);
+  assert_int_equal(m.n, 0);
+  accel__file_unmap(&m);
+  assert_int_equal(accel__file_load(temp_path("absent"), &m), ACCEL_ERROR_NOT_FOUND);
+  for (int at = 1; at <= 2; at++) {
+    accel__fault_arm(at == 1 ? "allocation:1" : "allocation:2");
+    assert_int_equal(accel__file_load(path, &m), ACCEL_ERROR_OUT_OF_MEMORY);
+    accel__fault_arm(NULL);
+    assert_null(m.data);
+  }
+  accel__fault_arm("read_error");
+  assert_int_equal(accel__file_load(temp_text("whole", "0123456789"), &m), ACCEL_ERROR_IO);
+  accel__fault_arm(NULL);
 }
 
 /* ---- reading and writing ---- */
@@ -442,7 +421,7 @@ int main(int argc, char **argv) {
   if (status) return fprintf(stderr, "ACCEL_FAIL_AT: child's status %d\n", status), 1;
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_map),         cmocka_unit_test(test_map_refused),
-      cmocka_unit_test(test_forget),      cmocka_unit_test(test_read),
+      cmocka_unit_test(test_load),        cmocka_unit_test(test_read),
       cmocka_unit_test(test_write),       cmocka_unit_test(test_write_refused),
       cmocka_unit_test(test_permissions), cmocka_unit_test(test_directories),
       cmocka_unit_test(test_many_names),  cmocka_unit_test(test_path_join),

@@ -10,7 +10,7 @@
 
 #include <cmocka.h>
 
-#include "unit/mapped.h"
+#include "unit/tensor_bytes.h"
 #include "generate/logits.h"
 #include "weights/weights.h"
 
@@ -32,9 +32,9 @@ static void open_golden(golden *g) {
   assert_int_equal(accel__json_parse(cases, strlen(cases), "cases", &g->cases), ACCEL_OK);
   const accel__tensor_info *ids = accel__checkpoint_find(g->file, "ids"),
                            *scores = accel__checkpoint_find(g->file, "scores");
-  for (uint64_t i = 0; i < ids->elements; i++)
-    g->ids[i] = (int32_t)((const int64_t *)mapped(g->file, ids))[i];
-  g->scores = mapped(g->file, scores);
+  const int64_t *stored_ids = stored(g->file, ids);
+  for (uint64_t i = 0; i < ids->elements; i++) g->ids[i] = (int32_t)stored_ids[i];
+  g->scores = stored(g->file, scores);
   g->vocab = scores->elements;
   uint32_t prompt = (uint32_t)atoi(accel__checkpoint_metadata(g->file, "prompt"));
   g->input =
@@ -59,8 +59,10 @@ static void check_case(const golden *g, const accel__json *config, uint32_t numb
   snprintf(name, sizeof name, "out.%u", number);
   const accel__tensor_info *want = accel__checkpoint_find(g->file, name);
   assert_non_null(want);
+  const float *expected = stored(g->file, want);
+  assert_non_null(expected);
   for (size_t i = 0; i < g->vocab; i++) {
-    float x = scores[i], y = ((const float *)mapped(g->file, want))[i];
+    float x = scores[i], y = expected[i];
     if (x != y && !(fabsf(x - y) <= 1e-5f * (1 + fabsf(y))))
       fail_msg("%s: token %zu has %.9g, expected %.9g", text, i, (double)x, (double)y);
   }

@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <stdint.h>
 #include <cmocka.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -13,7 +15,7 @@
 #include "core/find_model.h"
 #include "core/config.h"
 #include "core/text.h"
-#include "unit/mapped.h"
+#include "unit/tensor_bytes.h"
 #include "unit/temp.h"
 #include "weights/weights.h"
 
@@ -140,8 +142,8 @@ static void written_files_are_read(void **state) {
     assert_int_equal(t->dtype, sample[i].dtype);
     assert_int_equal(t->rank, sample[i].rank);
     assert_memory_equal(t->dim, sample[i].dim, sizeof t->dim);
-    if (t->bytes) assert_memory_equal(mapped(c, t), sample[i].data, t->bytes);
-    assert_int_equal((uintptr_t)mapped(c, t) % (accel__dtype_bits(t->dtype) / 8), 0);
+    if (t->bytes) assert_memory_equal(stored(c, t), sample[i].data, t->bytes);
+    assert_int_equal((uintptr_t)stored(c, t) % (accel__dtype_bits(t->dtype) / 8), 0);
   }
   assert_string_equal(accel__checkpoint_metadata(c, "k\""), "v\t");
   accel__checkpoint_close(&c);
@@ -325,45 +327,6 @@ static void hash_follows_the_file(void **state) {
   accel__checkpoint_close(&c);
 }
 
-static uint64_t resident(const void *data, uint64_t bytes) {
-  long page = sysconf(_SC_PAGESIZE);
-  uint64_t n = 0;
-  FILE *f = fopen("/proc/self/pagemap", "rb");
-  if (!f) return UINT64_MAX;
-  for (uint64_t at = 0; at < bytes; at += (uint64_t)page) {
-    uint64_t entry = 0;
-    if (fseeko(f, (off_t)(((uintptr_t)data + at) / (uint64_t)page * 8), SEEK_SET) ||
-        fread(&entry, 8, 1, f) != 1)
-      break;
-    n += entry >> 63;
-  }
-  fclose(f);
-  return n;
-}
-
-static void forgotten_pages_leave_and_come_back(void **state) {
-  (void)state;
-  enum { BYTES = 1 << 20 };
-  uint8_t *bytes = malloc(BYTES);
-  for (int i = 0; i < BYTES; i++) bytes[i] = (uint8_t)(i * 31 >> 4);
-  accel__tensor_info t = {
-      .name = "big", .dtype = ACCEL_PLUGIN_U8, .rank = 1, .dim = {BYTES}, .data = bytes};
-  const char *path = temp_path("big.safetensors");
-  assert_int_equal(accel__safetensors_write(path, &t, 1, NULL, 0), ACCEL_OK);
-  accel__checkpoint *c = opens(path);
-  const accel__tensor_info *big = accel__checkpoint_at(c, 0);
-  const void *data = mapped(c, big);
-  assert_memory_equal(data, bytes, BYTES);
-  uint64_t before = resident(data, BYTES);
-  accel__checkpoint_forget(c, big);
-  uint64_t after = resident(data, BYTES);
-  if (before != UINT64_MAX && before > 0)
-    assert_true(before >= 200 && after <= 2); /* the pages at both ends may be shared */
-  assert_memory_equal(data, bytes, BYTES);
-  accel__checkpoint_close(&c);
-  free(bytes);
-}
-
 static void checkpoints_are_joined(void **state) {
   (void)state;
   accel__checkpoint *c = opens(ACCEL_FIXTURES "/weights/sharded"),
@@ -422,21 +385,19 @@ static void large_files(void **state) {
 /* A tensor's bytes, whole and in part, are `same`. */
 static void has_bytes(const accel__checkpoint *c, const accel__tensor_info *t, const void *same) {
   accel__lent lent;
-  const void *data;
   uint8_t *copy = malloc(t->bytes + 1);
-  assert_int_equal(accel__tensor_lend(c, t, &lent), ACCEL_OK);
+  assert_int_equal(accel__tensor_lend(c, t, 0, t->bytes, &lent), ACCEL_OK);
   assert_memory_equal(lent.data, same, t->bytes);
-  assert_true(!lent.own == !!mapped(c, t) || !t->bytes);
   accel__tensor_return(&lent);
   assert_null(lent.data);
   assert_int_equal(accel__tensor_read(c, t, 0, t->bytes, copy), ACCEL_OK);
   assert_memory_equal(copy, same, t->bytes);
   for (uint64_t first = 1; first < t->bytes; first += 1 + t->bytes / 7) {
-    assert_int_equal(accel__tensor_at(c, t, first, t->bytes - first, copy, &data), ACCEL_OK);
-    assert_memory_equal(data, (const uint8_t *)same + first, t->bytes - first);
+    assert_int_equal(accel__tensor_read(c, t, first, t->bytes - first, copy), ACCEL_OK);
+    assert_memory_equal(copy, (const uint8_t *)same + first, t->bytes - first);
   }
-  assert_int_equal(accel__tensor_at(c, t, t->bytes, 1, copy, &data), ACCEL_ERROR_ARGUMENT);
-  assert_int_equal(accel__tensor_at(c, t, UINT64_MAX, 2, copy, &data), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel__tensor_read(c, t, t->bytes, 1, copy), ACCEL_ERROR_ARGUMENT);
+  assert_int_equal(accel__tensor_read(c, t, UINT64_MAX, 2, copy), ACCEL_ERROR_ARGUMENT);
   free(copy);
 }
 
@@ -449,13 +410,30 @@ static void has_all_bytes(const accel__checkpoint *c, const accel__checkpoint *w
     assert_null(t->data);
     assert_string_equal(t->name, same->name);
     assert_int_equal(t->bytes, same->bytes);
-    has_bytes(c, t, mapped(whole, same));
+    has_bytes(c, t, stored(whole, same));
     accel__checkpoint_forget(c, t);
-    has_bytes(c, t, mapped(whole, same));
+    has_bytes(c, t, stored(whole, same));
   }
 }
 
-/* By headers alone, read, read by force of a fault, and mapped: the same bytes. */
+/* Pages, where the files are mapped, are `whole`'s bytes, too; in parts as well. */
+static void has_all_pages(const accel__checkpoint *c, const accel__checkpoint *whole) {
+  for (uint32_t i = 0; i < accel__checkpoint_count(c); i++) {
+    const accel__tensor_info *t = accel__checkpoint_at(c, i);
+    const uint64_t element = accel__dtype_bits(t->dtype) / 8;
+    const uint8_t *pages = accel__tensor_pages(c, t, 0, t->bytes);
+    if (!pages || t->bytes <= element) continue; /* no lease here, or not aligned */
+    assert_memory_equal(pages, stored(whole, accel__checkpoint_at(whole, i)), t->bytes);
+    assert_ptr_equal(accel__tensor_pages(c, t, element, t->bytes - element), pages + element);
+    assert_null(accel__tensor_pages(c, t, element, t->bytes));
+    assert_null(accel__tensor_pages(c, t, UINT64_MAX, 2));
+    accel__checkpoint_forget(c, t);
+    assert_memory_equal(pages, stored(whole, accel__checkpoint_at(whole, i)), t->bytes);
+  }
+}
+
+/* By headers alone, when each read opens its file, with the files open, and mapped: the same
+ * bytes. */
 static void ways_agree(void **state) {
   (void)state;
   static const char *const paths[] = {ACCEL_FIXTURES "/weights/sharded",
@@ -463,32 +441,18 @@ static void ways_agree(void **state) {
                                       ACCEL_FIXTURES "/weights/formats.safetensors"};
   for (size_t k = 0; k < sizeof paths / sizeof *paths; k++) {
     accel__checkpoint *c, *whole = opens(paths[k]);
-    assert_true(accel__checkpoint_in_memory(whole));
     assert_int_equal(accel__checkpoint_open_headers(paths[k], &c), ACCEL_OK);
-    assert_true(accel__checkpoint_in_memory(c)); /* it would be */
     has_all_bytes(c, whole);
-    accel__fault_arm("address_space");
-    assert_false(accel__checkpoint_in_memory(c));
+    assert_int_equal(accel__checkpoint_read(c), ACCEL_OK);
+    assert_int_equal(accel__checkpoint_read(c), ACCEL_OK); /* once is enough */
+    has_all_bytes(c, whole);
     assert_int_equal(accel__checkpoint_map(c), ACCEL_OK);
-    accel__fault_arm(NULL);
-    assert_false(accel__checkpoint_in_memory(c));
-    assert_null(mapped(c, accel__checkpoint_at(c, 0)));
-    has_all_bytes(c, whole);
-    accel__checkpoint_close(&c);
-    assert_int_equal(accel__checkpoint_open_headers(paths[k], &c), ACCEL_OK);
-    accel__fault_arm(k == 0 ? "map_refused:2" : "map_refused:1"); /* of shards: the second */
     assert_int_equal(accel__checkpoint_map(c), ACCEL_OK);
-    accel__fault_arm(NULL);
-    assert_false(accel__checkpoint_in_memory(c));
-    assert_null(mapped(c, accel__checkpoint_at(c, 0)));
     has_all_bytes(c, whole);
-    accel__checkpoint_close(&c);
-    assert_int_equal(accel__checkpoint_open_headers(paths[k], &c), ACCEL_OK);
-    assert_int_equal(accel__checkpoint_map(c), ACCEL_OK);
-    assert_int_equal(accel__checkpoint_map(c), ACCEL_OK); /* once is enough */
-    has_all_bytes(c, whole);
-    assert_int_equal(accel__checkpoint_read(c), ACCEL_OK); /* mapped no more */
-    assert_false(accel__checkpoint_in_memory(c));
+    has_all_pages(c, whole);
+    assert_int_equal(accel__checkpoint_read(c), ACCEL_OK);
+    assert_null(accel__tensor_pages(c, accel__checkpoint_at(c, 0), 0, 1));
+    assert_int_equal(accel__checkpoint_bypass(c), ACCEL_OK);
     has_all_bytes(c, whole);
     accel__checkpoint_close(&c);
     accel__checkpoint_close(&whole);
@@ -560,9 +524,8 @@ static void changed_files(void **state) {
     usleep(20000); /* times of files count in ticks of the kernel */
     cases[k].change(path);
     if (cases[k].change == removed) {
-      assert_int_equal(accel__checkpoint_map(c), ACCEL_ERROR_NOT_FOUND);
+      assert_int_equal(accel__checkpoint_read(c), ACCEL_ERROR_NOT_FOUND);
     } else {
-      says_changed(accel__checkpoint_map(c), cases[k].status, "");
       says_changed(accel__checkpoint_read(c), cases[k].status, "");
       says_changed(accel__tensor_to_f32(c, accel__checkpoint_at(c, 0), 0, 4, values),
                    cases[k].status, "tensor 'x'");
@@ -581,6 +544,48 @@ static void changed_files(void **state) {
   }
 }
 
+/* A writer waits until a file is not mapped any more; a file that has one is not mapped, nor where
+ * address space, mmap or the lease is refused, nor one that is not what it was. */
+static void mapped_files(void **state) {
+  (void)state;
+  static const char *const refusals[] = {"lease_refused", "map_refused", "address_space"};
+  accel__checkpoint *c;
+  const char *path = write_changed();
+  assert_int_equal(accel__checkpoint_open_headers(path, &c), ACCEL_OK);
+  const accel__tensor_info *t = accel__checkpoint_at(c, 0);
+  for (size_t i = 0; i < sizeof refusals / sizeof *refusals; i++) {
+    accel__fault_arm(refusals[i]);
+    assert_int_equal(accel__checkpoint_map(c), ACCEL_OK);
+    accel__fault_arm(NULL);
+    assert_null(accel__tensor_pages(c, t, 0, t->bytes));
+    has_bytes(c, t, changed_bytes);
+  }
+  int writer = open(path, O_RDWR | O_CLOEXEC); /* and none of these keeps a lease */
+  assert_true(writer >= 0);
+  assert_int_equal(accel__checkpoint_map(c), ACCEL_OK);
+  assert_null(accel__tensor_pages(c, t, 0, t->bytes));
+  close(writer);
+  assert_int_equal(accel__checkpoint_map(c), ACCEL_OK);
+  const bool mapped = accel__tensor_pages(c, t, 0, t->bytes) != NULL;
+  if (mapped) {
+    assert_int_equal(open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK), -1);
+    assert_int_equal(errno, EWOULDBLOCK);
+    /* it waits from now on, as the kernel has it: no more is lent, and reads give what was there */
+    assert_null(accel__tensor_pages(c, t, 0, t->bytes));
+    has_bytes(c, t, changed_bytes);
+  }
+  assert_int_equal(accel__checkpoint_read(c), ACCEL_OK);
+  writer = open(path, O_RDWR | O_CLOEXEC | O_NONBLOCK);
+  assert_true(writer >= 0);
+  close(writer);
+  usleep(20000);
+  overwritten(path);
+  if (mapped) says_changed(accel__checkpoint_map(c), ACCEL_ERROR_IO, "");
+  assert_null(accel__tensor_pages(c, t, 0, t->bytes));
+  accel__checkpoint_close(&c);
+  if (!mapped) skip(); /* no leases in this file system */
+}
+
 /* Reads that fail: file, tensor and remedy are named. */
 static void failing_reads(void **state) {
   (void)state;
@@ -596,10 +601,11 @@ static void failing_reads(void **state) {
     assert_int_equal(accel__checkpoint_open_headers(write_changed(), &c), ACCEL_OK);
     assert_int_equal(accel__checkpoint_read(c), ACCEL_OK);
     accel__fault_arm(cases[k].point);
-    const accel_status status = accel__tensor_lend(c, accel__checkpoint_at(c, 0), &lent);
+    const accel__tensor_info *t = accel__checkpoint_at(c, 0);
+    const accel_status status = accel__tensor_lend(c, t, 0, t->bytes, &lent);
     accel__fault_arm(NULL);
     assert_int_equal(status, cases[k].status);
-    assert_null(lent.own);
+    assert_null(lent.data);
     assert_non_null(strstr(accel__message(), "tensor 'x'"));
     assert_non_null(strstr(accel__message(), "changed.safetensors"));
     assert_non_null(strstr(accel__message(), cases[k].words));
@@ -721,11 +727,11 @@ int main(void) {
       cmocka_unit_test(bad_files),
       cmocka_unit_test(index_rules),
       cmocka_unit_test(hash_follows_the_file),
-      cmocka_unit_test(forgotten_pages_leave_and_come_back),
       cmocka_unit_test(checkpoints_are_joined),
       cmocka_unit_test(large_files),
       cmocka_unit_test(ways_agree),
       cmocka_unit_test(changed_files),
+      cmocka_unit_test(mapped_files),
       cmocka_unit_test(failing_reads),
       cmocka_unit_test(reads_in_parts),
       cmocka_unit_test(faults),

@@ -15,7 +15,7 @@
 #include "core/config.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "unit/mapped.h"
+#include "unit/tensor_bytes.h"
 #include "temp.h"
 #include "weights/import.h"
 #include "weights/source.h"
@@ -34,10 +34,10 @@ static accel_status open_import(const char *directory, opened *o) {
   snprintf(path, sizeof path, "%.500s/config.json", directory);
   ACCEL_TRY(accel__json_read(path, 0, &o->config));
   snprintf(path, sizeof path, "%.500s/model.safetensors", directory);
-  /* as a load does it: formats are settled by the headers and small tensors, then all is mapped */
+  /* as a load does it: formats are settled by the headers and small tensors, then files are opened */
   ACCEL_TRY(accel__checkpoint_open_headers(path, &o->checkpoint));
   ACCEL_TRY(accel__import_open(&o->config, o->checkpoint, &o->import));
-  return accel__checkpoint_map(o->checkpoint);
+  return accel__checkpoint_read(o->checkpoint);
 }
 
 static void close_import(opened *o) {
@@ -73,26 +73,6 @@ static double difference(const char *unit, const accel__quantised *q, const acce
   return worst / most;
 }
 
-/* The same weight, to the last bit, where the checkpoint is read and not mapped. */
-static void check_read(const char *unit, const char *weight, const accel__quantised *q) {
-  accel__quantised read;
-  opened o;
-  accel__fault_arm("address_space");
-  open_unit(unit, &o);
-  accel__fault_arm(NULL);
-  assert_false(accel__checkpoint_in_memory(o.checkpoint));
-  if (accel__import_read(o.import, weight, &read) != ACCEL_OK)
-    fail_msg("%s: %s", unit, accel__message());
-  assert_memory_equal(&read.format, &q->format, sizeof q->format);
-  assert_memory_equal(&read.bytes, &q->bytes, sizeof q->bytes);
-  assert_memory_equal(read.data, q->data, q->bytes.data);
-  if (q->bytes.scale) assert_memory_equal(read.scale, q->scale, q->bytes.scale);
-  if (q->bytes.zero) assert_memory_equal(read.zero, q->zero, q->bytes.zero);
-  if (q->bytes.outer) assert_memory_equal(read.outer, q->outer, q->bytes.outer);
-  accel__quantised_free(&read);
-  close_import(&o);
-}
-
 static void check_unit(const char *name) {
   char path[600];
   opened o;
@@ -113,7 +93,6 @@ static void check_unit(const char *name) {
     fail_msg("%s: %s", name, accel__message());
   assert_memory_equal(&q.format, &format, sizeof format);
   const double worst = difference(name, &q, expected, t);
-  check_read(name, t->name, &q);
   if (worst > 2e-7) fail_msg("%s: off by %g of the largest weight", name, worst);
   for (uint32_t i = 0; i < accel__checkpoint_count(o.checkpoint); i++)
     if (!accel__import_uses(o.import, accel__checkpoint_at(o.checkpoint, i)->name))
@@ -378,7 +357,7 @@ static void write_edited(const edit *e, const char *directory) {
     if (meant && e->what == DROP) continue;
     assert_true(n < 32);
     tensor[n] = *t;
-    tensor[n].data = mapped(c, t);
+    tensor[n].data = stored(c, t);
     if (meant) edit_tensor(e, &tensor[n], &poked);
     n++;
   }

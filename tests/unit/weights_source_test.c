@@ -15,7 +15,6 @@
 #include "core/text.h"
 #include "formats/bf16.h"
 #include "formats/fp16.h"
-#include "unit/mapped.h"
 #include "unit/temp.h"
 #include "weights/source.h"
 
@@ -100,9 +99,52 @@ static void refuses(const accel__source_weight *w, uint32_t n, const accel_plugi
     fail_msg("status %d: %s\nexpected: %s", (int)status, accel__message(), words);
 }
 
-/* Where a checkpoint is read and not mapped: the same weights in memory of their own, and failures
- * of any thread in full. */
-static void read_and_not_mapped(void **state) {
+/* Weights of a file that is mapped are its pages where they are wanted for a while alone; unmapping
+ * counts both. */
+static void borrowed_pages(void **state) {
+  (void)state;
+  float values[12];
+  for (int i = 0; i < 12; i++) values[i] = (float)i;
+  const accel__tensor_info t = {
+      .name = "m", .dtype = ACCEL_PLUGIN_F32, .rank = 2, .dim = {4, 3}, .data = values};
+  accel__source_weight w = {.name = "m", .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {4, 3}};
+  const char *path = temp_path("pages.safetensors");
+  accel__checkpoint *c;
+  accel__source *s;
+  accel_plugin_weight_view view;
+  accel__source_some rows;
+  assert_int_equal(accel__safetensors_write(path, &t, 1, NULL, 0), ACCEL_OK);
+  assert_int_equal(accel__checkpoint_open(path, &c), ACCEL_OK);
+  assert_int_equal(accel__source_new(&w, 1, &(accel__source_from){.checkpoint = c}, &f32, &s),
+                   ACCEL_OK);
+  assert_int_equal(accel__checkpoint_map(c), ACCEL_OK);
+  const float *pages = accel__tensor_pages(c, accel__checkpoint_at(c, 0), 0, sizeof values);
+  if (pages) { /* the file system keeps leases */
+    assert_int_equal(accel__source_borrow(s, 0, &view), ACCEL_OK);
+    assert_ptr_equal(view.data, pages);
+    const void *own = map(s, 0);
+    assert_ptr_not_equal(own, pages);
+    accel__source_unmap(s, 0);
+    assert_memory_equal(own, values, sizeof values);
+    assert_memory_equal(pages, values, sizeof values);
+    accel__source_unmap(s, 0);
+    assert_int_equal(accel__source_rows_stored(s, 0, 1, 2, &rows), ACCEL_OK);
+    assert_ptr_equal(rows.lent.data, pages + 3);
+    assert_memory_equal(rows.lent.data, values + 3, 6 * sizeof *values);
+    accel__source_rows_return(s, &rows);
+    accel__fault_arm("lease_broken"); /* somebody waits for the file */
+  }
+  assert_int_equal(accel__source_borrow(s, 0, &view), ACCEL_OK);
+  accel__fault_arm(NULL);
+  assert_ptr_not_equal(view.data, pages);
+  assert_memory_equal(view.data, values, sizeof values);
+  accel__source_unmap(s, 0);
+  accel__source_free(&s);
+  accel__checkpoint_close(&c);
+}
+
+/* Weights in memory of their own, whole and by rows, and failures of any thread in full. */
+static void lent_memory(void **state) {
   (void)state;
   enum { N = 1024 };
   float *values = malloc((size_t)N * N * sizeof *values);
@@ -126,9 +168,19 @@ static void read_and_not_mapped(void **state) {
   assert_int_equal(
       accel__source_new(w, 2, &(accel__source_from){.checkpoint = c, .pool = pool}, formats, &s),
       ACCEL_OK);
-  assert_false(accel__source_in_file(s, 0));
+  assert_true(accel__source_in_file(s, 0));
+  assert_false(accel__source_in_file(s, 1));
+  accel__source_some rows;
+  assert_int_equal(accel__source_rows_stored(s, 0, 5, 7, &rows), ACCEL_OK);
+  assert_memory_equal(rows.lent.data, values + 5 * N, 7 * N * sizeof *values);
+  assert_non_null(rows.lent.own); /* nothing is mapped */
+  accel__source_rows_return(s, &rows);
+  assert_null(rows.lent.data);
+  assert_int_equal(accel__source_rows_stored(s, 0, N - 3, 4, &rows), ACCEL_ERROR_ARGUMENT);
+  assert_null(rows.lent.data);
+  assert_int_equal(accel__source_rows_stored(s, 1, 5, 7, &rows), ACCEL_OK);
+  assert_null(rows.lent.data); /* it is stored otherwise */
   const void *own = map(s, 0);
-  assert_null(mapped(c, accel__checkpoint_at(c, 0)));
   assert_memory_equal(own, values, (size_t)N * N * sizeof *values);
   assert_ptr_equal(map(s, 0), own);
   accel__source_unmap(s, 0);
@@ -152,13 +204,12 @@ static void read_and_not_mapped(void **state) {
   free(values);
 }
 
-static void in_place(void **state) {
+static void as_stored(void **state) {
   (void)state;
   const accel__source_weight w = {
       .name = "a", .use = ACCEL_PLUGIN_USE_LINEAR, .rank = 2, .dim = {2, 3}};
   accel__source *s = source_of(&w, 1, sample, &f32);
   const void *data = map(s, 0);
-  assert_ptr_equal(data, mapped(sample, accel__checkpoint_find(sample, "a")));
   assert_memory_equal(data, a_values, sizeof a_values);
   assert_ptr_equal(map(s, 0), data);
   accel__source_unmap(s, 0);
@@ -614,8 +665,9 @@ static void share_of_a_file(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(in_place),
-      cmocka_unit_test(read_and_not_mapped),
+      cmocka_unit_test(as_stored),
+      cmocka_unit_test(borrowed_pages),
+      cmocka_unit_test(lent_memory),
       cmocka_unit_test(converted),
       cmocka_unit_test(joined),
       cmocka_unit_test(derived),

@@ -122,6 +122,7 @@ class Fit:
     seconds_to_first: float
     stream_host: int
     copy_bytes_per_second: float
+    stream_disk: int
     parts: Tuple[FitPart, ...] = ()
 
 

@@ -292,13 +292,13 @@ class Model:
         `bytes_per_second` and `wait_share` (0 to 1: how much of their time runs waited for bytes) are of all runs so far.
         Experts of mixtures are read when they are routed: `expert_hits` of those that launches used were in their `expert_memory`, `expert_misses` were read,
         `expert_bytes` in all; `read_per_run` is what is expected of one row, if the router likes all experts alike.
-        `host`: memory of the host from which a device's weights are copied in each run; what is counted are then copies."""""
+        `host`: memory of the host from which a device's weights are copied in each run; what is counted are then copies, `disk` a run from files."""""
         s = T.accel_stream_stats(size=C.sizeof(T.accel_stream_stats))
         check(lib.accel_streaming(self.handle, C.byref(s)))
         if not s.streaming:
             return None
         names = ("resident", "staging", "read_per_run", "least_limit", "bytes", "wait_seconds", "load_bytes", "load_seconds", "runs", "run_seconds",
-                 "bytes_per_second", "wait_share", "expert_memory", "expert_hits", "expert_misses", "expert_bytes", "host")
+                 "bytes_per_second", "wait_share", "expert_memory", "expert_hits", "expert_misses", "expert_bytes", "host", "disk")
         return {**{name: getattr(s, name) for name in names}, "direct": bool(s.direct)}
 
     @property

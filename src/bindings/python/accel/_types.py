@@ -83,7 +83,7 @@ accel_stream_stats = _struct(
     "accel_stream_stats", ("size", u32), ("streaming", u32), ("resident", u64), ("staging", u64), ("read_per_run", u64), ("least_limit", u64),
     ("bytes", u64), ("wait_seconds", f64), ("direct", u32), ("reserved", u32), ("load_bytes", u64), ("load_seconds", f64), ("runs", u64),
     ("run_seconds", f64), ("bytes_per_second", f64), ("wait_share", f64), ("expert_memory", u64), ("expert_hits", u64), ("expert_misses", u64),
-    ("expert_bytes", u64), ("host", u64))
+    ("expert_bytes", u64), ("host", u64), ("disk", u64))
 
 accel_replica_stats = _struct(
     "accel_replica_stats", ("size", u32), ("standing", i32), ("device", text), ("precision", text), ("implementation_type", text), ("reason", text),
@@ -286,7 +286,7 @@ accel_fit_record = _struct(
     ("stream_least", u64), ("stream_resident", u64), ("stream_staging", u64), ("stream_read", u64),
     ("part", C.POINTER(accel_fit_part)), ("n_part", u32), ("reserved_parts", u32), ("at_once", u64),
     ("disk_bytes_per_second", f64), ("compute_seconds", f64), ("seconds_per_token", f64), ("seconds_to_first", f64),
-    ("stream_host", u64), ("copy_bytes_per_second", f64))
+    ("stream_host", u64), ("copy_bytes_per_second", f64), ("stream_disk", u64))
 accel_fit_report = _struct(
     "accel_fit_report", ("model", text), ("architecture", text), ("batch", u32), ("seq", u32), ("parameters", u64), ("n", u32),
     ("record", C.POINTER(accel_fit_record)), ("unit", text), ("process", u64))
