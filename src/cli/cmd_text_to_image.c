@@ -42,19 +42,10 @@ static int write_images(cli_run *run, accel_endpoint *endpoint,
   return cli_flag(run, OPT_JSON) ? print_json(run, endpoint, made, path) : 0;
 }
 
-/* "512x768": width, then height. */
-static int read_size(const cli_run *run, accel_text_to_image_params *how) {
-  const char *text = run->value[OPT_IMAGE_SIZE];
-  char rest;
-  if (!text) return 0;
-  if (sscanf(text, "%ux%u%c", &how->width, &how->height, &rest) == 2) return 0;
-  return cli_usage(run, "--size is WIDTHxHEIGHT, such as 512x512, not '%s'", text);
-}
-
 static int paint(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts) {
   accel_text_to_image_params how = accel_text_to_image_params_default();
   accel_generated_images *made;
-  int code = read_size(run, &how);
+  int code = cli_image_size(run, &how.width, &how.height);
   if (code) return code;
   if (run->value[OPT_MASK] && !run->value[OPT_INIT])
     return cli_usage(run, "--mask covers part of a picture: give it with --init FILE");

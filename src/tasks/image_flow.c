@@ -110,7 +110,7 @@ accel_status accel__flow_begin(accel__image_job *job) {
   return ACCEL_OK;
 }
 
-accel_status accel__flow_run(accel__image_job *job, double timestep) {
+void accel__flow_batch(const accel__image_job *job, accel__batch *batch) {
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, "forward");
   const int64_t rows = job->rows, patches = job->height / 2 * (job->width / 2);
   accel__item latents = {
@@ -118,23 +118,27 @@ accel_status accel__flow_run(accel__image_job *job, double timestep) {
   if (job->flux)
     latents =
         (accel__item){.data = job->input, .rank = 3, .dim = {rows, patches, 4 * job->channels}};
-  accel__batch batch = {0};
-  for (int64_t i = 0; i < rows; i++)
-    job->timestep[i].number = job->flux ? (float)timestep / 1000.0f : (float)timestep;
-  accel__entry_set(&batch, e, "hidden_states", latents);
+  accel__entry_set(batch, e, "hidden_states", latents);
   accel__entry_set(
-      &batch, e, "encoder_hidden_states",
+      batch, e, "encoder_hidden_states",
       (accel__item){.data = job->text, .rank = 3, .dim = {rows, job->text_rows, job->text_width}});
-  accel__entry_set(&batch, e, "pooled_projections",
+  accel__entry_set(batch, e, "pooled_projections",
                    (accel__item){.data = job->pooled, .rank = 2, .dim = {rows, job->pooled_width}});
-  accel__entry_set(&batch, e, "timestep",
+  accel__entry_set(batch, e, "timestep",
                    (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
-  accel__entry_set(&batch, e, "img_ids",
+  accel__entry_set(batch, e, "img_ids",
                    (accel__item){.data = job->image_ids, .rank = 2, .dim = {patches, AXES}});
-  accel__entry_set(&batch, e, "txt_ids",
+  accel__entry_set(batch, e, "txt_ids",
                    (accel__item){.data = job->text_ids, .rank = 2, .dim = {job->text_rows, AXES}});
-  accel__entry_set(&batch, e, "guidance",
+  accel__entry_set(batch, e, "guidance",
                    (accel__item){.data = job->guidance, .rank = 1, .dim = {rows}});
+}
+
+accel_status accel__flow_run(accel__image_job *job, double timestep) {
+  accel__batch batch = {0};
+  for (uint32_t i = 0; i < job->rows; i++)
+    job->timestep[i].number = job->flux ? (float)timestep / 1000.0f : (float)timestep;
+  accel__flow_batch(job, &batch);
   return accel__entry_run(job->ep, "forward", "sample", &batch, &job->answer);
 }
 
