@@ -295,7 +295,11 @@ static void describe_seq(asking *a, const accel_plugin_program *p, uint32_t give
       const accel_plugin_dim *d = &p->dim[t->dim[others[k].dim]];
       const bool fixed = d->op == ACCEL_PLUGIN_DIM_CONST;
       a->usual = fixed ? (uint32_t)d->c : (uint32_t)p->symbol[d->a].typical;
-      r->unit = others[k].unit;
+      /* an autoencoder's sample is a picture, a UNet's is latents and goes with a time */
+      r->unit =
+          !strcmp(others[k].name, "sample") && accel__entry_input(&m->entries[0], "timestep") < 0
+              ? "pixels a side"
+              : others[k].unit;
       r->seq = given && !fixed ? given : a->usual;
     }
 }
