@@ -168,9 +168,9 @@ static predicted predict_memory(const predicting *w, const bench_cost_group *g) 
   uint32_t n = 0;
   accel_fit_params how = accel_fit_params_default();
   how.batch = w->like.batch;
-  how.seq = w->like.lengths[0];
-  how.new_tokens = w->params.new_tokens;
   const bool paints = w->params.paints;
+  how.seq = paints ? 0 : w->like.lengths[0];
+  how.new_tokens = w->params.new_tokens;
   predicted out = {planned_memory(w->run, w->params.model, g, paints ? pictures_of(w) : how,
                                   paints || w->like.kind == BENCH_TOKENS, &process),
                    bench_bar_of(NULL, 0)};

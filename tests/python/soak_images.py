@@ -54,7 +54,7 @@ class Painter:
         if unet and chance.randrange(3) == 0:
             what["scheduler"] = chance.choice(SCHEDULERS)
         if self.how[1] in ("euler", "xl") and chance.randrange(3) == 0:
-            what["image"] = PICTURE
+            what.update(image=PICTURE, strength=0.6)
         elif chance.randrange(2):
             what.update(width=32, height=48)
             what["vae_tiling"] = int(unet and chance.randrange(2))

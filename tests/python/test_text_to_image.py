@@ -140,7 +140,7 @@ class TextToImage(unittest.TestCase):
             done = tool("bench", directory, "--device", "cpu", *size, "--iters", "2", "--warmup", "1", "--profile", *db, "--json", "-")
             bench = json.loads(done.stdout)
             self.assertEqual((bench["task"], bench["output"]), ("text-to-image", "pictures 24x16, 3 steps"))
-            self.assertGreater(bench["median_ms"], 3 * min(bench["step_samples_ms"]))
+            self.assertGreater(bench["max_ms"], min(bench["step_samples_ms"]) + min(bench["decode_samples_ms"]))
             calls = {step["name"]: step["calls"] for step in bench["profile"]["steps"]}
             self.assertEqual({v for k, v in calls.items() if k.startswith("unet.")}, {3})
             self.assertEqual({v for k, v in calls.items() if k.startswith("vae.")}, {2})
@@ -153,7 +153,7 @@ class TextToImage(unittest.TestCase):
             self.assertEqual(done.returncode, 0, done.stderr)
             self.assertIn(unit, done.stdout)
         self.assertIn("pipelines", tool("fit", os.path.join(directory, "unet"), "--size", "8x8").stderr)
-        self.assertIn("16", tool("fit", os.path.join(PIPELINES, "flux"), "--size", "24x24").stderr)
+        self.assertIn("multiples of 8", tool("fit", directory, "--size", "20x16").stderr)
 
     def test_wrong_arguments_are_named(self):
         where = os.path.join(PIPELINES, "euler")
