@@ -439,7 +439,7 @@ uint64_t cpu_conv_bytes(const accel_plugin_program *p, uint32_t weight,
     bool again = false; /* nodes of one packing share it */
     for (uint32_t j = 0; j < i && !again; j++)
       again = layout_of_node(p, j, weight, kernels, format, &earlier) && same_packing(&earlier, &c);
-    if (!again) bytes += (uint64_t)floats_of(&c) * sizeof(float);
+    if (!again) bytes += kit_alloc_pages_size((uint64_t)floats_of(&c) * sizeof(float));
   }
   return bytes;
 }

@@ -590,6 +590,12 @@ typedef struct accel_plan_params {
   uint32_t past;
   /** "decode" of a model with an encoder: tokens of each that were encoded. */
   uint32_t encoded;
+  /** Of a pipeline that makes pictures, where `entry` and `output` are those of an accel_fit_run: the
+   *  run as a call for `batch` pictures of this size has it; 0: what the model was made for. */
+  uint32_t width;
+  uint32_t height;     /**< as width */
+  uint32_t vae_tiling; /**< as accel_text_to_image_params.vae_tiling */
+  uint32_t reserved;   /**< 0 */
 } accel_plan_params;
 
 /** One sequence of typical length through "forward" on the CPU. */

@@ -208,7 +208,8 @@ typedef struct accel_fit_params {
   const char *device;
   /** One of the eight precisions.  NULL: each of them. */
   const char *precision;
-  /** Sequences at once; of a model that takes no text: pictures or sounds.  0: 1. */
+  /** Sequences at once; of a model that takes no text, and of one that makes pictures: pictures or
+   *  sounds.  0: 1. */
   uint32_t batch;
   /** Tokens of each; 0: 128, or the model's limit where that is less.  Of a model that takes no
    *  text: the side of a picture in pixels, or the samples of a sound; 0: what the model's
@@ -227,7 +228,28 @@ typedef struct accel_fit_params {
    *  disk's speed was measured within a day, and the device computes for some tenths of a second a
    *  precision.  Devices emulated in software are left out. */
   uint64_t times;
+  /** Of a pipeline that makes pictures: their sides in pixels, as accel_text_to_image_params has them;
+   *  0: `seq` for both, else what the model was made for. */
+  uint32_t width;
+  /** As width. */
+  uint32_t height;
+  /** Its steps; 0: what its pipeline takes. */
+  uint32_t steps;
+  /** 1: its autoencoder runs over tiles, as with accel_text_to_image_params.vae_tiling. */
+  uint32_t vae_tiling;
 } accel_fit_params;
+
+/** One run of a part of a pipeline, of which a call of accel_text_to_image() makes several. */
+typedef struct accel_fit_run {
+  /** The part's entry: "text", "forward" (the UNet or transformer), "decode_latents". */
+  const char *entry;
+  /** What it gives: "prompt_embeds", "sample", "pixels". */
+  const char *output;
+  /** How often the call makes it. */
+  uint64_t times;
+  /** Its activations in bytes; 0 where `device` is several. */
+  uint64_t scratch;
+} accel_fit_run;
 
 /** What one of several devices takes of a model that is placed over them; sizes in bytes. */
 typedef struct accel_fit_part {
@@ -327,6 +349,13 @@ typedef struct accel_fit_record {
   /** Of stream_read, where stream_host is: what is read from files, for which the host's memory has no
    *  room. */
   uint64_t stream_disk;
+  /** [n_run] of a pipeline that makes pictures: its runs, one after the other; `scratch` above is the
+   *  most of them.  NULL: another model. */
+  const accel_fit_run *run;
+  /** Runs. */
+  uint32_t n_run;
+  /** 0. */
+  uint32_t reserved_runs;
 } accel_fit_record;
 
 /** The answer of accel_fit(). */
@@ -337,7 +366,7 @@ typedef struct accel_fit_report {
   const char *architecture;
   /** Sequences that were planned for. */
   uint32_t batch;
-  /** Length of each that was planned for, in `unit`. */
+  /** Length of each that was planned for, in `unit`; of pipelines that make pictures their width. */
   uint32_t seq;
   /** Numbers in the weights. */
   uint64_t parameters;
@@ -350,6 +379,10 @@ typedef struct accel_fit_report {
   /** Bytes this process had in memory when it was asked: code, libraries, all that the application
    *  has, the model's graph; not the model's tokenizer.  0: not known. */
   uint64_t process;
+  /** Of a pipeline that makes pictures: their height in pixels; else 0. */
+  uint32_t height;
+  /** Its steps; else 0. */
+  uint32_t steps;
 } accel_fit_report;
 
 /** Every device, every precision, one sequence. */

@@ -31,6 +31,10 @@ typedef struct bench_params {
   uint32_t new_tokens;
   /* `seq` samples of noise (0: 30 s) through a model of speech that generates; batch 1 */
   bool transcribes;
+  /* a pipeline that makes pictures: `batch` of one prompt, of so many pixels, in so many steps; 0: as
+   * the pipeline has them.  tiled: its autoencoder runs over tiles */
+  bool paints, tiled;
+  uint32_t width, height, steps;
   /* kept with the result: single-stream, server ...; what a suite asked for.  NULL: none */
   const char *scenario, *cell;
   /* of a server, else 0: requests arrive by chance (Poisson), on average `load` times as many as it
@@ -90,7 +94,8 @@ typedef struct bench_round {
   double first_ms;    /* the first run: plans, scratch memory, cold caches */
   double *latency_ms; /* [iters] inputs in, output tensor out and freed */
   /* [iters] of a generation: to the first token of every sequence, and from there; of a
-   * transcription: the encoder alone, and from the first token to the last */
+   * transcription: the encoder alone, and from the first token to the last; of pictures: a step, and
+   * decoding */
   double *prefill_ms, *decode_ms;
   double energy_j; /* of the timed runs together; NaN: not told, or reads alone are between them */
   double offered_per_s, answered_per_s; /* requests of a server */
@@ -111,7 +116,7 @@ typedef struct bench_stream {
 } bench_stream;
 
 /* what the lengths count */
-typedef enum bench_kind { BENCH_TOKENS, BENCH_PICTURES, BENCH_SAMPLES } bench_kind;
+typedef enum bench_kind { BENCH_TOKENS, BENCH_PICTURES, BENCH_SAMPLES, BENCH_LATENTS } bench_kind;
 
 typedef struct bench_result {
   bench_kind kind;
@@ -125,10 +130,13 @@ typedef struct bench_result {
   double items_per_s, prefill_tokens_per_s;         /* at the median */
   uint32_t new_tokens;                              /* of each sequence; 0: nothing is decoded */
   double decode_tokens_per_s, decoder_ms_per_token; /* all sequences together; one step of them */
-  bool transcribes;                                 /* a sound to text; */
-  double encoder_ms;                                /* median */
-  double p99_ms;                                    /* NaN: fewer than 100 latencies */
-  double p99_bound_ms, offered_per_s;               /* of a server; else NaN */
+  bool paints;                                      /* pictures of a pipeline, as in the params */
+  uint32_t width, height, steps;
+  double step_ms, decode_ms; /* of pictures, medians: a run of the model, the autoencoder */
+  bool transcribes;          /* a sound to text; */
+  double encoder_ms;         /* median */
+  double p99_ms;             /* NaN: fewer than 100 latencies */
+  double p99_bound_ms, offered_per_s; /* of a server; else NaN */
   double energy_j; /* of one run, of the whole processor; NaN: the kernel does not tell */
   double load_ms;  /* median of the rounds */
   bool streams;

@@ -69,14 +69,19 @@ static bench_cost_run *add_run(bench_cost_group *g, const bench_row *row) {
   return run;
 }
 
+/* Where pictures are made, a step of a part runs as often as the part; flop and bytes are those of all
+ * of them. */
 static bool take_step(sqlite3_stmt *query, void *into) {
-  bench_cost step = {.flop = sqlite3_column_double(query, 1),
-                     .bytes = sqlite3_column_double(query, 2),
-                     .weights = sqlite3_column_double(query, 3),
-                     .results = sqlite3_column_double(query, 4),
+  const int times = sqlite3_column_int(query, 6) > 1 ? sqlite3_column_int(query, 6) : 1;
+  bench_cost step = {.flop = sqlite3_column_double(query, 1) / times,
+                     .bytes = sqlite3_column_double(query, 2) / times,
+                     .weights = sqlite3_column_double(query, 3) / times,
+                     .results = sqlite3_column_double(query, 4) / times,
                      .ms = sqlite3_column_double(query, 5)};
+  bool good = true;
   snprintf(step.op, sizeof step.op, "%s", (const char *)sqlite3_column_text(query, 0));
-  return bench_cost_add(into, &step);
+  for (int i = 0; i < times && good; ++i) good = bench_cost_add(into, &step);
+  return good;
 }
 
 static bool take_decode(sqlite3_stmt *query, void *into) {
@@ -91,11 +96,14 @@ static int read_run(const bench_db *db, const bench_row *row, const char *ids,
   bench_binder b;
   int rc;
   if (!bench_prepare(db,
-                     "SELECT op, flop, bytes, weight_bytes, result_bytes, min(min_ms) FROM step "
-                     "WHERE run IN (SELECT value FROM json_each(?)) GROUP BY node, op, flop, bytes "
+                     "SELECT op, flop, bytes, weight_bytes, result_bytes, min(min_ms), "
+                     "CASE WHEN ? THEN calls / (SELECT iters FROM run WHERE id = step.run) ELSE 1 "
+                     "END FROM step WHERE run IN (SELECT value FROM json_each(?)) GROUP BY node, "
+                     "op, flop, bytes "
                      "ORDER BY node",
                      &b, &rc))
     return rc;
+  bench_bind_int(&b, !strcmp(row->text[ROW_TASK], "text-to-image"));
   bench_bind_text(&b, ids);
   rc = bench_take_rows(&b, take_step, run);
   bench_cost_finish(run);

@@ -1,5 +1,6 @@
 /* bench_inputs.c - seeded ids, pictures and sounds (bench_inputs.h). */
 #include "bench/bench_inputs.h"
+#include "bench/bench_images.h"
 
 #include <cjson/cJSON.h>
 #include <limits.h>
@@ -14,19 +15,24 @@ uint64_t bench_random(uint64_t *state) { /* splitmix64 */
   return z ^ (z >> 31);
 }
 
-/* config.json of the model's files, else of its registry entry (random weights need no files); the
- * caller's; NULL: neither has one. */
-static cJSON *config_of(accel *ctx, const char *model) {
-  char *directory, *entry, path[4096], text[65536];
+static cJSON *read_config(const char *directory, const char *name) {
+  char path[4096], text[65536];
+  snprintf(path, sizeof path, "%s/%s", directory, name);
+  FILE *file = fopen(path, "rb");
+  if (!file) return NULL;
+  size_t n = fread(text, 1, sizeof text - 1, file);
+  fclose(file);
+  text[n] = 0;
+  return cJSON_Parse(text);
+}
+
+cJSON *bench_config_of(accel *ctx, const char *model) {
+  char *directory, *entry;
   if (accel_find_model(ctx, model, &directory) == ACCEL_OK) {
-    snprintf(path, sizeof path, "%s/config.json", directory);
+    cJSON *found = read_config(directory, "config.json");
+    if (!found) found = read_config(directory, "model_index.json");
     accel_string_free(&directory);
-    FILE *file = fopen(path, "rb");
-    if (!file) return NULL;
-    size_t n = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[n] = 0;
-    return cJSON_Parse(text);
+    return found;
   }
   if (accel_registry_json(ctx, model, &entry) != ACCEL_OK) return NULL;
   cJSON *all = cJSON_Parse(entry), *config = cJSON_DetachItemFromObjectCaseSensitive(all, "config");
@@ -35,8 +41,7 @@ static cJSON *config_of(accel *ctx, const char *model) {
   return config;
 }
 
-/* A number of it, or the first of a list, at the root or in the object `part`; 0: there is none. */
-static int64_t config_number(const cJSON *config, const char *part, const char *key) {
+int64_t bench_config_number(const cJSON *config, const char *part, const char *key) {
   const cJSON *inner = part ? cJSON_GetObjectItemCaseSensitive(config, part) : NULL;
   const cJSON *found = cJSON_GetObjectItemCaseSensitive(inner ? inner : config, key);
   if (cJSON_IsArray(found)) found = found->child;
@@ -48,7 +53,7 @@ static int64_t config_number(const cJSON *config, const char *part, const char *
 static void id_range(const cJSON *config, const accel_endpoint *endpoint, int64_t *low,
                      int64_t *high) {
   int64_t tokenizer = accel_processor_of(endpoint)->vocab_size,
-          table = config_number(config, NULL, "vocab_size");
+          table = bench_config_number(config, NULL, "vocab_size");
   int64_t vocab = table && (!tokenizer || table < tokenizer) ? table : tokenizer;
   if (!vocab) vocab = 1000;
   *low = vocab > 4000 ? 1000 : vocab / 4;
@@ -91,9 +96,8 @@ static accel_status make_ids(const cJSON *config, const bench_params *params,
   return ids && mask ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
 }
 
-/* Sums of four uniform numbers, of mean 0 and deviation 1: what normalised pictures and sounds are
- * like. */
-static accel_status make_signal(const bench_params *params, accel_tensor like, bench_inputs *out) {
+/* Sums of four uniform numbers, of mean 0 and deviation 1. */
+accel_status bench_signal(const bench_params *params, accel_tensor like, bench_inputs *out) {
   int64_t n = 1;
   for (uint32_t i = 0; i < like.rank; ++i) n *= like.dim[i];
   like.dtype = ACCEL_F32;
@@ -127,15 +131,16 @@ static accel_status make_patches(const cJSON *config, const bench_params *params
   static const char *const keys[] = {"patch_size", "spatial_merge_size", "temporal_patch_size"};
   int64_t size[3] = {14, 2, 2}, n = result->batch;
   for (int i = 0; i < 3; ++i) {
-    const int64_t found = config_number(config, "vision_config", keys[i]);
+    const int64_t found = bench_config_number(config, "vision_config", keys[i]);
     if (found > 0) size[i] = found;
   }
   int64_t blocks = longest_of(result) / (size[0] * size[1]);
   if (blocks < 1) blocks = 1;
-  const int64_t side = blocks * size[1], token = config_number(config, NULL, "image_token_id");
+  const int64_t side = blocks * size[1],
+                token = bench_config_number(config, NULL, "image_token_id");
   const accel_tensor like = {
       .name = "pixel_values", .rank = 2, .dim = {n * side * side, 3 * size[2] * size[0] * size[0]}};
-  accel_status status = make_signal(params, like, out);
+  accel_status status = bench_signal(params, like, out);
   if (status == ACCEL_OK) status = add_integers("image_grid_thw", n, 3, side, out);
   for (int64_t i = 0; status == ACCEL_OK && i < n; ++i) ((int64_t *)out->item[1].data)[3 * i] = 1;
   return status == ACCEL_OK
@@ -151,32 +156,37 @@ static bool listed(const accel_strings *names, const char *name) {
 }
 
 static bench_kind kind_of(const bench_params *params, const accel_strings *inputs) {
+  bench_kind part;
   if (params->new_tokens) return BENCH_TOKENS;
+  if (bench_part_known(inputs)) return bench_part_side(NULL, inputs, &part), part;
   if (listed(inputs, "input_values") || listed(inputs, "input_features")) return BENCH_SAMPLES;
   return listed(inputs, "pixel_values") ? BENCH_PICTURES : BENCH_TOKENS;
 }
 
 static uint32_t default_length(const cJSON *config, bench_kind kind, int64_t most) {
   if (kind == BENCH_PICTURES) {
-    int64_t side = config_number(config, "vision_config", "image_size");
+    int64_t side = bench_config_number(config, "vision_config", "image_size");
     return side > 0 && side <= 4096 ? (uint32_t)side : 224;
   }
   /* Whisper, two frames of 160 each */
-  if (kind == BENCH_SAMPLES && config_number(config, NULL, "max_source_positions") > 0)
-    return (uint32_t)(320 * config_number(config, NULL, "max_source_positions"));
+  if (kind == BENCH_SAMPLES && bench_config_number(config, NULL, "max_source_positions") > 0)
+    return (uint32_t)(320 * bench_config_number(config, NULL, "max_source_positions"));
   /* CLAP: 10 s */
   if (kind == BENCH_SAMPLES)
-    return config_number(config, "audio_config", "spec_size") > 0 ? 480000 : 80000;
+    return bench_config_number(config, "audio_config", "spec_size") > 0 ? 480000 : 80000;
   return most > 0 && most < 128 ? (uint32_t)most : 128;
 }
 
-static accel_status make_lengths(const cJSON *config, const bench_params *params, int64_t most,
-                                 bench_result *result) {
+static accel_status make_lengths(const cJSON *config, const bench_params *params,
+                                 const accel_strings *inputs, int64_t most, bench_result *result) {
   result->batch = params->batch;
   result->lengths = calloc(params->batch, sizeof *result->lengths);
   if (!result->lengths) return ACCEL_ERROR_OUT_OF_MEMORY;
   uint64_t state = params->ragged_seed;
-  uint32_t seq = params->seq ? params->seq : default_length(config, result->kind, most),
+  bench_kind kind;
+  uint32_t seq = params->seq                ? params->seq
+                 : bench_part_known(inputs) ? bench_part_side(config, inputs, &kind)
+                                            : default_length(config, result->kind, most),
            least = seq < 5 ? seq : 5;
   for (uint32_t b = 0; b < params->batch; ++b) {
     uint32_t drawn = least + (uint32_t)(bench_random(&state) % (seq - least + 1));
@@ -216,11 +226,11 @@ static void choose_output(const bench_params *params, const accel_strings *input
 /* Spectrograms as the extractors of Whisper and CLAP make them: of 30 and of 10 seconds. */
 static accel_status make_spectrogram(const cJSON *config, const bench_params *params,
                                      const accel_strings *inputs, int64_t n, bench_inputs *out) {
-  const int64_t heard = config_number(config, NULL, "max_source_positions"),
-                mels = config_number(config, NULL, "num_mel_bins"),
-                given = config_number(config, "audio_config", "num_mel_bins"),
+  const int64_t heard = bench_config_number(config, NULL, "max_source_positions"),
+                mels = bench_config_number(config, NULL, "num_mel_bins"),
+                given = bench_config_number(config, "audio_config", "num_mel_bins"),
                 bins = given > 0 ? given : 64,
-                spec = config_number(config, "audio_config", "spec_size"),
+                spec = bench_config_number(config, "audio_config", "spec_size"),
                 most = spec > 0 ? spec * spec / bins : 1001;
   const bool fusion = listed(inputs, "is_longer");
   accel_tensor like = {.name = "input_features",
@@ -230,7 +240,7 @@ static accel_status make_spectrogram(const cJSON *config, const bench_params *pa
     like = (accel_tensor){.name = "input_features",
                           .rank = 3,
                           .dim = {n, mels > 0 ? mels : 80, 2 * (heard > 0 ? heard : 1500)}};
-  accel_status status = make_signal(params, like, out);
+  accel_status status = bench_signal(params, like, out);
   if (status == ACCEL_OK && fusion) status = add_integers("is_longer", n, 1, 0, out);
   if (status == ACCEL_OK && listed(inputs, "input_ids"))
     status = add_integers("input_ids", n, 1, 0, out);
@@ -246,27 +256,29 @@ static accel_status fill(const cJSON *config, const bench_params *params, accel_
   const int64_t most = accel_processor_of(endpoint)->max_length - params->new_tokens;
   if (params->only_tokens && (result->kind != BENCH_TOKENS || (most > 0 && params->seq > most)))
     return ACCEL_ERROR_UNSUPPORTED;
-  accel_status status = result->lengths ? ACCEL_OK : make_lengths(config, params, most, result);
+  accel_status status =
+      result->lengths ? ACCEL_OK : make_lengths(config, params, inputs, most, result);
   if (status != ACCEL_OK) return status;
   const int64_t longest = longest_of(result), n = result->batch;
   const bool tiles = listed(inputs, "image_sizes");
+  if (bench_part_known(inputs)) return bench_part_inputs(config, params, inputs, n, longest, out);
   if (result->kind == BENCH_TOKENS) {
     status = make_ids(config, params, endpoint, result, out);
     if (status != ACCEL_OK || params->new_tokens || !listed(inputs, "decoder_input_ids"))
       return status;
     return add_integers("decoder_input_ids", n, 1, 0, out);
   }
-  const int64_t frames = config_number(config, NULL, "max_length"),
-                mels = config_number(config, NULL, "num_mel_bins"),
-                shown = config_number(config, "vision_config", "num_frames");
+  const int64_t frames = bench_config_number(config, NULL, "max_length"),
+                mels = bench_config_number(config, NULL, "num_mel_bins"),
+                shown = bench_config_number(config, "vision_config", "num_frames");
   if (listed(inputs, "input_values") && frames > 0 && mels > 0) /* AST */
-    return make_signal(
+    return bench_signal(
         params, (accel_tensor){.name = "input_values", .rank = 3, .dim = {n, frames, mels}}, out);
   if (result->kind == BENCH_SAMPLES && listed(inputs, "input_features"))
     return make_spectrogram(config, params, inputs, n, out);
   if (result->kind == BENCH_SAMPLES)
-    return make_signal(params,
-                       (accel_tensor){.name = "input_values", .rank = 2, .dim = {n, longest}}, out);
+    return bench_signal(
+        params, (accel_tensor){.name = "input_values", .rank = 2, .dim = {n, longest}}, out);
   if (listed(inputs, "image_grid_thw")) return make_patches(config, params, result, out);
   accel_tensor like = {.name = "pixel_values", .rank = 4, .dim = {n, 3, longest, longest}};
   if (tiles)
@@ -277,7 +289,7 @@ static accel_status fill(const cJSON *config, const bench_params *params, accel_
   if (shown > 0)
     like =
         (accel_tensor){.name = "pixel_values", .rank = 5, .dim = {n, shown, 3, longest, longest}};
-  status = make_signal(params, like, out);
+  status = bench_signal(params, like, out);
   if (status == ACCEL_OK && tiles) status = add_integers("image_sizes", n, 2, longest, out);
   if (status == ACCEL_OK && listed(inputs, "input_ids"))
     status = add_integers("input_ids", n, 1, 0, out);
@@ -293,7 +305,7 @@ accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_end
   if (status != ACCEL_OK) return status;
   result->kind = kind_of(params, inputs);
   choose_output(params, inputs, outputs, result);
-  cJSON *config = config_of(ctx, params->model);
+  cJSON *config = bench_config_of(ctx, params->model);
   status = fill(config, params, endpoint, inputs, result, out);
   cJSON_Delete(config);
   accel_strings_free(&inputs);
@@ -305,8 +317,8 @@ accel_status bench_inputs_plan(accel *ctx, const bench_params *params, const acc
                                const accel_strings *outputs, bench_result *result) {
   result->kind = kind_of(params, inputs);
   choose_output(params, inputs, outputs, result);
-  cJSON *config = config_of(ctx, params->model);
-  accel_status status = make_lengths(config, params, 0, result);
+  cJSON *config = bench_config_of(ctx, params->model);
+  accel_status status = make_lengths(config, params, inputs, 0, result);
   cJSON_Delete(config);
   return status;
 }

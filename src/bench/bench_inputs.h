@@ -11,7 +11,7 @@
  */
 typedef struct bench_inputs {
   uint32_t n;
-  accel_tensor item[4];
+  accel_tensor item[8];
 } bench_inputs;
 
 /* Makes them from params->seed for what the endpoint takes, and notes lengths, tokens, kind and
@@ -24,6 +24,14 @@ accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_end
 accel_status bench_inputs_plan(accel *ctx, const bench_params *params, const accel_strings *inputs,
                                const accel_strings *outputs, bench_result *result);
 void bench_inputs_free(bench_inputs *inputs);
+/* config.json of the model's files (of a pipeline model_index.json), else of its registry entry, which
+ * needs no files; to be deleted; NULL: neither has one. */
+struct cJSON *bench_config_of(accel *ctx, const char *model);
+/* A number of it, or the first of a list, at the root or in the object `part`; 0: there is none. */
+int64_t bench_config_number(const struct cJSON *config, const char *part, const char *key);
+/* Adds an input like `like`, of numbers as normalised pictures and sounds have them, from
+ * params->seed. */
+accel_status bench_signal(const bench_params *params, accel_tensor like, bench_inputs *out);
 /* The next number of a series that begins with any state. */
 uint64_t bench_random(uint64_t *state);
 

@@ -3,12 +3,13 @@
 #include "bench/bench.h"
 #include "bench/bench_collect.h"
 #include "bench/bench_conditions.h"
-#include "bench/bench_inputs.h"
+#include "bench/bench_images.h"
 #include "bench/bench_machine.h"
 #include "bench/bench_speech.h"
 #include "bench/bench_streaming.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -35,6 +36,8 @@ typedef struct work {
   bench_collector *collector; /* while profiling */
   bool transcribes;
   bench_speech speech;
+  const bench_params *paints; /* a pipeline that makes pictures; else NULL */
+  bench_result *result;       /* where their sides are noted */
 } work;
 
 /* The first token of every prompt is the prefill's. */
@@ -75,6 +78,8 @@ static accel_status timed_run(const work *w, double *ms, double *prefill_ms, dou
   accel_tensors *found;
   double begin = bench_now_ms();
   accel_status status = ACCEL_OK;
+  if (w->paints)
+    return bench_images_run(w->endpoint, w->paints, w->result, ms, prefill_ms, decode_ms);
   if (w->transcribes)
     return bench_speech_run(w->endpoint, &w->speech, w->new_tokens, w->collector, prefill_ms, ms,
                             decode_ms);
@@ -209,6 +214,15 @@ static void free_work(work *w) {
   bench_speech_free(&w->speech);
 }
 
+static accel_status make_painting(const bench_params *params, bench_result *out, work *w) {
+  w->paints = params;
+  w->result = out;
+  out->kind = BENCH_PICTURES;
+  out->batch = params->batch;
+  if (!out->lengths) out->lengths = calloc(params->batch, sizeof *out->lengths);
+  return out->lengths ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
 /* One sound of noise. */
 static accel_status make_speech(accel *ctx, const bench_params *params, bench_result *out,
                                 work *w) {
@@ -234,11 +248,14 @@ static accel_status one_round(accel *ctx, const bench_params *params, bench_plac
   round->load_ms = bench_now_ms() - begin;
   if (placed) placed(user, accel_placement(w.endpoint));
   note_placement(ctx, w.endpoint, out);
-  if (params->transcribes)
+  if (params->paints)
+    status = make_painting(params, out, &w);
+  else if (params->transcribes)
     status = make_speech(ctx, params, out, &w);
   else
     status = bench_inputs_make(ctx, params, w.endpoint, out, &w.inputs);
-  if (status == ACCEL_OK && !params->transcribes) status = make_prompts(params, out, &w);
+  if (status == ACCEL_OK && !params->transcribes && !params->paints)
+    status = make_prompts(params, out, &w);
   if (status == ACCEL_OK) status = time_endpoint(params, &w, round, out);
   if (status == ACCEL_OK && params->profile && round == &out->round[params->rounds - 1])
     status = profile_endpoint(params, &w, &out->profile);
@@ -258,17 +275,22 @@ static double median(double *sorted, uint32_t n) {
   return n % 2 ? sorted[n / 2] : 0.5 * (sorted[n / 2 - 1] + sorted[n / 2]);
 }
 
+/* Of one list of the rounds (bench_round), at offset `at`; sorted: memory for all of its samples. */
+static double median_of(const bench_result *r, size_t at, double *sorted) {
+  for (uint32_t k = 0; k < r->rounds; ++k)
+    memcpy(sorted + (size_t)k * r->iters, *(double *const *)((const char *)&r->round[k] + at),
+           r->iters * sizeof *sorted);
+  qsort(sorted, r->rounds * r->iters, sizeof *sorted, by_size);
+  return median(sorted, r->rounds * r->iters);
+}
+
 /* Rates of a generation, at the medians over all rounds; sorted: memory for all samples of a kind.
  */
 static void summarise_generation(bench_result *r, double *sorted) {
-  uint32_t n = r->rounds * r->iters;
   double steps = r->new_tokens > 1 ? r->new_tokens - 1 : 0; /* the first token is the prefill's */
   for (int decode = 0; decode < 2; ++decode) {
-    for (uint32_t k = 0; k < r->rounds; ++k)
-      memcpy(sorted + (size_t)k * r->iters, decode ? r->round[k].decode_ms : r->round[k].prefill_ms,
-             r->iters * sizeof *sorted);
-    qsort(sorted, n, sizeof *sorted, by_size);
-    double ms = median(sorted, n);
+    const size_t at = decode ? offsetof(bench_round, decode_ms) : offsetof(bench_round, prefill_ms);
+    const double ms = median_of(r, at, sorted);
     if (!decode && r->transcribes) r->encoder_ms = ms;
     if (!decode) r->prefill_tokens_per_s = 1e3 * (double)r->tokens / ms;
     if (decode && steps > 0)
@@ -301,6 +323,8 @@ static accel_status summarise(bench_result *r) {
   r->prefill_tokens_per_s = 1e3 * (double)r->tokens / r->median_ms;
   r->p99_ms = n >= 100 ? all[(size_t)n * 99 / 100] : (double)NAN;
   if (r->new_tokens) summarise_generation(r, all);
+  if (r->paints) r->step_ms = median_of(r, offsetof(bench_round, prefill_ms), all);
+  if (r->paints) r->decode_ms = median_of(r, offsetof(bench_round, decode_ms), all);
   if (r->streams && !bench_stream_summarise(r)) {
     free(all);
     return ACCEL_ERROR_OUT_OF_MEMORY;
@@ -382,6 +406,7 @@ accel_status bench_run(accel *ctx, const bench_params *params, bench_placed plac
                         .iters = params->iters,
                         .new_tokens = params->new_tokens,
                         .transcribes = params->transcribes,
+                        .paints = params->paints,
                         .streams = params->streams,
                         .memory_limit = params->memory_limit};
   const size_t tokens = keeps_tokens(params) ? (size_t)params->iters * (params->new_tokens - 1) : 0;

@@ -13,6 +13,7 @@
 
 static const char *task_of(const bench_result *r) {
   return r->streams       ? "stream"
+         : r->paints      ? "text-to-image"
          : r->transcribes ? "transcribe"
          : r->new_tokens  ? "generate"
                           : "encode";

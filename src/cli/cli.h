@@ -157,6 +157,8 @@ accel_media *cli_media(const char *const *names, uint32_t n);
 /* Where result i of n goes: `path`, and with several results "out.2.png" for "out.png"; in `into`,
  * which it returns. */
 const char *cli_numbered(const char *path, uint32_t i, uint32_t n, char *into, size_t size);
+/* --size "512x768", width, then height; without it both stay.  Not 0: the error is printed. */
+int cli_image_size(const cli_run *run, uint32_t *width, uint32_t *height);
 /* Arrays of token ids: JSON [1, 2], [[1, 2], [3]] or {"ids": ...}. */
 typedef struct cli_ids {
   uint32_t n;

@@ -266,3 +266,10 @@ void cli_ids_free(cli_ids *ids) {
   free(ids->count);
   *ids = (cli_ids){0};
 }
+
+int cli_image_size(const cli_run *run, uint32_t *width, uint32_t *height) {
+  const char *text = run->value[OPT_IMAGE_SIZE];
+  char rest;
+  if (!text || sscanf(text, "%ux%u%c", width, height, &rest) == 2) return 0;
+  return cli_usage(run, "--size is WIDTHxHEIGHT, such as 512x512, not '%s'", text);
+}

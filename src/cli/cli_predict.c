@@ -30,7 +30,7 @@ static accel_status plan(const predicting *w, const accel_plan_params *params,
   how.device = g->device;
   how.precision = g->precision;
   how.architecture = w->run->value[OPT_ARCHITECTURE];
-  how.batch = w->like.batch;
+  how.batch = w->params.paints ? w->params.batch : w->like.batch;
   *out = (bench_cost_run){0};
   accel_status status = accel_plan_steps(w->run->ctx, w->params.model, &how, take_step, out);
   if (out->n == UINT32_MAX) {
@@ -81,14 +81,60 @@ static accel_status predict_generation(const predicting *w, const bench_law *law
   return ACCEL_OK;
 }
 
+/* What the plan of a call asks of a pipeline. */
+static accel_fit_params pictures_of(const predicting *w) {
+  accel_fit_params how = accel_fit_params_default();
+  how.batch = w->params.batch;
+  how.width = w->params.width;
+  how.height = w->params.height;
+  how.steps = w->params.steps;
+  how.vae_tiling = w->params.tiled;
+  return how;
+}
+
+/* Each run of a part, as often as a call makes it. */
+static accel_status predict_pictures(const predicting *w, const bench_law *law,
+                                     const bench_left_out *left, prediction *p) {
+  accel_fit_params fit = pictures_of(w);
+  accel_fit_report *report;
+  fit.device = p->group->device;
+  fit.precision = p->group->precision;
+  accel_status status = accel_fit(w->run->ctx, w->params.model, &fit, &report);
+  if (status != ACCEL_OK) return status;
+  p->latency = (predicted){0, left->bar[0]};
+  const accel_fit_record *f = &report->record[0];
+  for (uint32_t i = 0; status == ACCEL_OK && report->n && i < f->n_run; ++i) {
+    accel_plan_params how = accel_plan_params_default();
+    predicted one;
+    how.entry = f->run[i].entry;
+    how.output = f->run[i].output;
+    how.width = w->params.width;
+    how.height = w->params.height;
+    how.vae_tiling = w->params.tiled;
+    status = predict_run(w, &how, law, left, false, p, &one);
+    if (status != ACCEL_OK) break;
+    const double all = one.value * (double)f->run[i].times;
+    p->latency.value += all;
+    if (!strcmp(how.entry, "forward"))
+      p->token = one;
+    else if (!strcmp(how.entry, "decode_latents"))
+      p->decode_ms += all;
+    else
+      p->texts_ms += all;
+  }
+  accel_fit_report_free(&report);
+  return status;
+}
+
 static accel_status predict_time(const predicting *w, const bench_law *law,
                                  const bench_left_out *left, prediction *p) {
   accel_plan_params how = accel_plan_params_default();
+  if (w->params.paints) return predict_pictures(w, law, left, p);
   if (w->params.new_tokens) return predict_generation(w, law, left, p);
   how.output = w->like.output;
   if (w->like.kind == BENCH_TOKENS)
     how.seq = w->like.lengths[0];
-  else if (w->like.kind == BENCH_PICTURES || w->waves)
+  else if (w->like.kind != BENCH_SAMPLES || w->waves)
     how.side = w->like.lengths[0];
   return predict_run(w, &how, law, left, false, p, &p->latency);
 }
@@ -122,15 +168,17 @@ static predicted predict_memory(const predicting *w, const bench_cost_group *g) 
   uint32_t n = 0;
   accel_fit_params how = accel_fit_params_default();
   how.batch = w->like.batch;
-  how.seq = w->like.lengths[0];
+  const bool paints = w->params.paints;
+  how.seq = paints ? 0 : w->like.lengths[0];
   how.new_tokens = w->params.new_tokens;
-  predicted out = {
-      planned_memory(w->run, w->params.model, g, how, w->like.kind == BENCH_TOKENS, &process),
-      bench_bar_of(NULL, 0)};
+  predicted out = {planned_memory(w->run, w->params.model, g, paints ? pictures_of(w) : how,
+                                  paints || w->like.kind == BENCH_TOKENS, &process),
+                   bench_bar_of(NULL, 0)};
   double *ratio = malloc((g->runs.n + (size_t)1) * sizeof *ratio), middle = 1;
   const bool of_process = !strcmp(g->device, "cpu");
   for (uint32_t i = 0; ratio && of_process && i < g->runs.n; ++i) {
     const bench_row *row = g->row[i];
+    if (!strcmp(row->text[ROW_TASK], "text-to-image")) continue; /* its height is not told */
     how.batch = (uint32_t)row->number[ROW_BATCH];
     how.seq = (uint32_t)strtoul(row->text[ROW_LENGTHS], NULL, 10);
     how.new_tokens = (uint32_t)row->number[ROW_NEW_TOKENS];
@@ -179,6 +227,7 @@ static bool listed(const accel_strings *names, const char *name) {
 
 accel_status predict_describe(predicting *w) {
   const cli_run *run = w->run;
+  if (w->params.paints) return ACCEL_OK;
   accel_strings *in, *out;
   accel_status status =
       accel_model_io(run->ctx, w->params.model, run->value[OPT_ARCHITECTURE], &in, &out);

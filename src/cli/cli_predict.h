@@ -16,11 +16,12 @@ typedef struct predicted {
 /* On one device at one precision. */
 typedef struct prediction {
   const bench_cost_group *group;
-  predicted latency, prefill, token; /* ms */
-  predicted memory;                  /* bytes */
-  double unseen;                     /* share of the time that ops take which were never measured */
-  bool known;                        /* runs of this model are among those that were learnt from */
-  char why[256];                     /* not "": there is no prediction */
+  predicted latency, prefill, token; /* ms; of pictures `token` is a step */
+  double texts_ms, decode_ms; /* of pictures: parts of latency, before the steps and behind them */
+  predicted memory;           /* bytes */
+  double unseen;              /* share of the time that ops take which were never measured */
+  bool known;                 /* runs of this model are among those that were learnt from */
+  char why[256];              /* not "": there is no prediction */
 } prediction;
 
 typedef struct predicting {

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "bench/bench_db.h"
+#include "bench/bench_images.h"
 #include "cli/cli_database.h"
 #include "cli/cli_suite.h"
 
@@ -50,6 +51,7 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   cli_json_bool(&json, "measured", true);
   cli_json_text(&json, "task",
                 r->streams       ? "stream"
+                : r->paints      ? "text-to-image"
                 : r->transcribes ? "transcribe"
                 : r->new_tokens  ? "generate"
                                  : "encode");
@@ -72,6 +74,15 @@ static int print_json(cli_run *run, const bench_params *params, const bench_resu
   for (uint32_t b = 0; b < r->batch; ++b) cli_json_int(&json, NULL, r->lengths[b]);
   cli_json_close(&json, ']');
   cli_json_int(&json, "tokens", (int64_t)r->tokens);
+  if (r->paints) {
+    cli_json_int(&json, "width", r->width);
+    cli_json_int(&json, "height", r->height);
+    cli_json_int(&json, "steps", r->steps);
+    cli_json_double(&json, "step_ms", r->step_ms);
+    cli_json_double(&json, "decode_ms", r->decode_ms);
+    samples_json(&json, "step_samples_ms", r, offsetof(bench_round, prefill_ms), r->iters);
+    samples_json(&json, "decode_samples_ms", r, offsetof(bench_round, decode_ms), r->iters);
+  }
   cli_json_int(&json, "iters", r->iters);
   cli_json_int(&json, "warmup", params->warmup);
   cli_json_double(&json, "load_ms", r->load_ms);
@@ -134,19 +145,27 @@ static void print_table(const bench_result *r) {
   char memory[32];
   printf("%s, %s on %s, %s, %u thread%s\n", r->model, r->output, r->device, r->precision,
          r->threads, r->threads == 1 ? "" : "s");
-  if (r->kind == BENCH_TOKENS)
+  if (r->paints)
+    printf("%u picture%s of one prompt", r->batch, r->batch == 1 ? "" : "s");
+  else if (r->kind == BENCH_TOKENS)
     printf("batch of %u, %llu tokens", r->batch, (unsigned long long)r->tokens);
   else
     printf("batch of %u, %s of %u", r->batch,
-           r->kind == BENCH_PICTURES ? "pictures with sides" : "sounds", r->lengths[0]);
+           r->kind == BENCH_PICTURES  ? "pictures with sides"
+           : r->kind == BENCH_LATENTS ? "latents with sides"
+                                      : "sounds",
+           r->lengths[0]);
   printf("%s; %u runs in %u round%s\n\n",
-         r->kind == BENCH_PICTURES  ? " pixels"
-         : r->kind == BENCH_SAMPLES ? " samples"
-                                    : "",
+         r->paints                   ? ""
+         : r->kind == BENCH_PICTURES ? " pixels"
+         : r->kind == BENCH_SAMPLES  ? " samples"
+                                     : "",
          r->iters, r->rounds, r->rounds > 1 ? "s" : "");
   printf("%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n%-16s%12.3f ms\n", "load", r->load_ms,
          "median", r->median_ms, "fastest", r->min_ms, "90 %", r->p90_ms);
   printf("%-16s%12.1f /s\n", "items", r->items_per_s);
+  if (r->paints)
+    printf("%-16s%12.3f ms\n%-16s%12.3f ms\n", "a step", r->step_ms, "decoding", r->decode_ms);
   if (r->tokens)
     printf("%-16s%12.0f /s\n", r->new_tokens ? "prompt tokens" : "tokens", r->prefill_tokens_per_s);
   if (r->transcribes) printf("%-16s%12.3f ms\n", "encoder", r->encoder_ms);
@@ -216,7 +235,6 @@ static int bench(cli_run *run, bench_params *params) {
   const char *path = run->value[OPT_COMPARE];
   const bool stored = path && bench_is_store(path);
   int code = path && !stored ? cli_file_read(run, path, &old, NULL) : 0;
-  if (!code) code = cli_context(run);
   if (code) {
     free(old);
     return code;
@@ -247,17 +265,34 @@ static int bench(cli_run *run, bench_params *params) {
 
 /* What --task makes of the other options. */
 static int read_task(cli_run *run, bench_params *params) {
-  const char *given = run->value[OPT_TASK], *task = params->streams ? "generate"
-                                                    : given         ? given
-                                                                    : "encode";
+  const char *given = run->value[OPT_TASK], *task = params->streams  ? "generate"
+                                                    : given          ? given
+                                                    : params->paints ? "text-to-image"
+                                                                     : "encode";
   if (params->streams && given && strcmp(given, task) != 0)
     return cli_usage(run, "--stream times --task generate");
   if (params->streams && params->profile)
     return cli_usage(run, "--stream and --profile do not go together");
-  const bool encodes = !strcmp(task, "encode");
+  const bool encodes = !strcmp(task, "encode"), paints = !strcmp(task, "text-to-image");
+  if (paints && !params->paints)
+    return cli_usage(run,
+                     "--task text-to-image is for pipelines: a directory with "
+                     "model_index.json");
+  if (params->paints && !paints)
+    return cli_usage(run,
+                     "a pipeline makes pictures: --task text-to-image; its parts are models of "
+                     "their own, such as %s/unet",
+                     params->model);
+  if (paints && (run->value[OPT_SEQ] || params->ragged || run->value[OPT_LENGTHS] ||
+                 run->value[OPT_OUTPUTS] || run->value[OPT_NEW]))
+    return cli_usage(run, "pictures have --size, --n and --steps, no lengths, tokens and outputs");
+  if (!paints && (run->value[OPT_IMAGE_SIZE] || run->value[OPT_IMAGES] || run->value[OPT_STEPS] ||
+                  cli_flag(run, OPT_TILE)))
+    return cli_usage(run, "--size, --n, --steps and --tile are for pipelines that make pictures");
+  if (paints) return 0;
   params->transcribes = !strcmp(task, "transcribe");
   if (!encodes && !params->transcribes && strcmp(task, "generate") != 0)
-    return cli_usage(run, "--task: encode, generate or transcribe, not %s", task);
+    return cli_usage(run, "--task: encode, generate, transcribe or text-to-image, not %s", task);
   if (encodes && run->value[OPT_NEW])
     return cli_usage(run, "--new goes with --task generate or transcribe");
   if (!encodes && run->value[OPT_OUTPUTS])
@@ -287,6 +322,8 @@ int cmd_bench(cli_run *run) {
       .output = run->value[OPT_OUTPUTS],
       .batch = (uint32_t)cli_count(run, OPT_BATCH, 1),
       .seq = (uint32_t)cli_count(run, OPT_SEQ, 0),
+      .steps = (uint32_t)cli_count(run, OPT_STEPS, 0),
+      .tiled = cli_flag(run, OPT_TILE),
       .ragged = cli_flag(run, OPT_RAGGED),
       .ragged_seed = (uint64_t)cli_count(run, OPT_RAGGED, 0),
       .seed = (uint64_t)cli_count(run, OPT_SEED, 0),
@@ -299,7 +336,12 @@ int cmd_bench(cli_run *run) {
   if (!params.batch) params.batch = 1;
   cli_size(run, OPT_MEM_LIMIT, &params.memory_limit);
   cli_size(run, OPT_MEMORY, &params.memory_limit);
-  int code = read_task(run, &params);
+  int code = cli_image_size(run, &params.width, &params.height);
+  if (!code) code = cli_context(run);
+  if (code) return code;
+  params.paints = bench_images_made_by(run->ctx, params.model);
+  if (params.paints) params.batch = (uint32_t)cli_count(run, OPT_IMAGES, params.batch);
+  code = read_task(run, &params);
   if (code) return code;
   if (run->value[OPT_LENGTHS] && params.ragged)
     return cli_usage(run, "give --lengths or --ragged, not both");

@@ -111,6 +111,20 @@ static void print_parts(const accel_fit_report *r) {
     }
 }
 
+static void runs_json(cli_json *json, const accel_fit_record *f) {
+  if (!f->n_run) return;
+  cli_json_open(json, "runs", '[');
+  for (uint32_t i = 0; i < f->n_run; ++i) {
+    cli_json_open(json, NULL, '{');
+    cli_json_text(json, "entry", f->run[i].entry);
+    cli_json_text(json, "output", f->run[i].output);
+    cli_json_int(json, "times", (int64_t)f->run[i].times);
+    cli_json_int(json, "scratch_bytes", (int64_t)f->run[i].scratch);
+    cli_json_close(json, '}');
+  }
+  cli_json_close(json, ']');
+}
+
 /* How long tokens take, in a line for each device and precision that fits. */
 static void print_speeds(const accel_fit_report *r) {
   char peak[32];
@@ -145,6 +159,8 @@ static int print_json(cli_run *run, const accel_fit_report *r, bool times) {
   cli_json_int(&json, "batch", r->batch);
   cli_json_int(&json, "seq", r->seq);
   cli_json_text(&json, "seq_unit", r->unit);
+  if (r->height) cli_json_int(&json, "height", r->height);
+  if (r->steps) cli_json_int(&json, "steps", r->steps);
   cli_json_int(&json, "process_bytes", (int64_t)r->process);
   cli_json_open(&json, "devices", '[');
   for (uint32_t i = 0; i < r->n; ++i) {
@@ -175,6 +191,7 @@ static int print_json(cli_run *run, const accel_fit_report *r, bool times) {
       cli_json_int(&json, "available_bytes", (int64_t)f->available);
       print_streaming(&json, f);
       parts_json(&json, f);
+      runs_json(&json, f);
       if (times) print_times(&json, r, f);
     }
     cli_json_close(&json, '}');
@@ -232,8 +249,13 @@ static void print_table(const accel_fit_report *r, const accel_devices *devices,
                                      "scratch",   "tokenizer", "total",   "resident",
                                      "peak load", "available", "answer",  "advice"};
   cli_table table = {0};
-  printf("%s, %s, %.1f million parameters; a batch of %u, %u %s each\n\n", r->model,
-         r->architecture, 1e-6 * (double)r->parameters, r->batch, r->seq, r->unit);
+  printf("%s, %s, %.1f million parameters; ", r->model, r->architecture,
+         1e-6 * (double)r->parameters);
+  if (r->height)
+    printf("%u picture%s of %u x %u pixels, %u step%s\n\n", r->batch, r->batch == 1 ? "" : "s",
+           r->seq, r->height, r->steps, r->steps == 1 ? "" : "s");
+  else
+    printf("a batch of %u, %u %s each\n\n", r->batch, r->seq, r->unit);
   cli_table_row(&table, 12, head);
   for (uint32_t i = 0; i < r->n; ++i)
     if (counts(devices, r->record[i].device)) print_row(&table, &r->record[i]);
@@ -262,10 +284,14 @@ int cmd_fit(cli_run *run) {
   accel_fit_params params = accel_fit_params_default();
   params.device = run->value[OPT_DEVICE];
   params.precision = run->value[OPT_PRECISION];
-  params.batch = (uint32_t)cli_count(run, OPT_BATCH, 0);
+  params.batch = (uint32_t)cli_count(run, OPT_IMAGES, cli_count(run, OPT_BATCH, 0));
   params.seq = (uint32_t)cli_count(run, OPT_SEQ, 0);
   params.new_tokens = (uint32_t)cli_count(run, OPT_NEW, 0);
   params.architecture = run->value[OPT_ARCHITECTURE];
+  params.steps = (uint32_t)cli_count(run, OPT_STEPS, 0);
+  params.vae_tiling = cli_flag(run, OPT_TILE);
+  code = cli_image_size(run, &params.width, &params.height);
+  if (code) return code;
   params.times = run->value[OPT_MEMORY] || run->value[OPT_MEM_LIMIT];
   if (params.precision && !strcmp(params.precision, "auto")) params.precision = NULL;
   accel_fit_report *report;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/cli_database.h"
+#include "bench/bench_images.h"
 #include "cli/cli_predict.h"
 #include "cli/cli_print.h"
 
@@ -69,9 +70,13 @@ static int print_json(const predicting *w, const prediction *list, uint32_t n) {
   if (code) return code;
   cli_json_bool(&json, "measured", false);
   cli_json_text(&json, "model", w->params.model);
-  cli_json_text(&json, "output", w->like.output);
-  cli_json_int(&json, "batch", w->like.batch);
-  cli_json_int(&json, "seq", w->like.lengths[0]);
+  if (w->params.paints) {
+    cli_json_int(&json, "pictures", w->params.batch);
+  } else {
+    cli_json_text(&json, "output", w->like.output);
+    cli_json_int(&json, "batch", w->like.batch);
+    cli_json_int(&json, "seq", w->like.lengths[0]);
+  }
   cli_json_int(&json, "new_tokens", w->params.new_tokens);
   cli_json_double(&json, "coverage", BENCH_COVERAGE);
   cli_json_open(&json, "predictions", '[');
@@ -88,7 +93,9 @@ static int print_json(const predicting *w, const prediction *list, uint32_t n) {
     if (!*p->why) cli_json_double(&json, "unseen_share", p->unseen);
     figure_json(&json, "latency_ms", &p->latency);
     figure_json(&json, "prefill_ms", &p->prefill);
-    figure_json(&json, "token_ms", &p->token);
+    figure_json(&json, w->params.paints ? "step_ms" : "token_ms", &p->token);
+    if (w->params.paints && !*p->why) cli_json_double(&json, "texts_ms", p->texts_ms);
+    if (w->params.paints && !*p->why) cli_json_double(&json, "decode_ms", p->decode_ms);
     figure_json(&json, "memory_bytes", &p->memory);
     cli_json_close(&json, '}');
   }
@@ -116,14 +123,20 @@ static void figure_cells(const predicted *f, bool bytes, char value[32], char ra
 
 static void print_table(const predicting *w, const prediction *list, uint32_t n) {
   static const char *const head[] = {"device", "precision", "what", "predicted", "nine of ten in"};
-  static const char *const names[] = {"latency", "prefill", "a token", "memory"};
+  const char *const names[] = {"latency", "prefill", w->params.paints ? "a step" : "a token",
+                               "memory"};
   cli_table table = {0};
   bool few = false;
-  printf("%s, %s; a batch of %u, %u %s each\n\n", w->params.model, w->like.output, w->like.batch,
-         w->like.lengths[0],
-         w->like.kind == BENCH_TOKENS     ? "tokens"
-         : w->like.kind == BENCH_PICTURES ? "pixels a side"
-                                          : "samples");
+  if (w->params.paints)
+    printf("%s; %u picture%s of one prompt\n\n", w->params.model, w->params.batch,
+           w->params.batch == 1 ? "" : "s");
+  else
+    printf("%s, %s; a batch of %u, %u %s each\n\n", w->params.model, w->like.output, w->like.batch,
+           w->like.lengths[0],
+           w->like.kind == BENCH_TOKENS     ? "tokens"
+           : w->like.kind == BENCH_PICTURES ? "pixels a side"
+           : w->like.kind == BENCH_LATENTS  ? "latents a side"
+                                            : "samples");
   cli_table_row(&table, 5, head);
   for (uint32_t i = 0; i < n; ++i) {
     const predicted *figures[] = {&list[i].latency, &list[i].prefill, &list[i].token,
@@ -270,6 +283,7 @@ static int tell_errors(cli_run *run, const bench_cost_groups *groups) {
 
 int cmd_predict(cli_run *run) {
   const char *task = run->value[OPT_TASK] ? run->value[OPT_TASK] : "encode";
+  const bool paints = !strcmp(task, "text-to-image");
   const bool generates = !strcmp(task, "generate");
   char path[CLI_PATH];
   predicting w = {.run = run,
@@ -277,12 +291,19 @@ int cmd_predict(cli_run *run) {
                              .output = run->value[OPT_OUTPUTS],
                              .batch = (uint32_t)cli_count(run, OPT_BATCH, 1),
                              .seq = (uint32_t)cli_count(run, OPT_SEQ, 0),
+                             .steps = (uint32_t)cli_count(run, OPT_STEPS, 0),
+                             .tiled = cli_flag(run, OPT_TILE),
                              .new_tokens = generates ? (uint32_t)cli_count(run, OPT_NEW, 64) : 0}};
   if (!w.params.batch) w.params.batch = 1;
-  if (!generates && strcmp(task, "encode") != 0)
-    return cli_usage(run, "--task: encode or generate, not %s", task);
+  if (!generates && !paints && strcmp(task, "encode") != 0)
+    return cli_usage(run, "--task: encode, generate or text-to-image, not %s", task);
   if (!generates && run->value[OPT_NEW]) return cli_usage(run, "--new goes with --task generate");
-  int code = cli_context(run);
+  int code = cli_image_size(run, &w.params.width, &w.params.height);
+  if (!code) code = cli_context(run);
+  if (!code && w.params.model) w.params.paints = bench_images_made_by(run->ctx, w.params.model);
+  if (!code && paints && !w.params.paints)
+    code = cli_usage(run, "--task text-to-image is for a pipeline that makes pictures");
+  if (w.params.paints) w.params.batch = (uint32_t)cli_count(run, OPT_IMAGES, w.params.batch);
   if (!code) code = read_groups(run, &w.groups, path);
   if (!code) code = w.params.model ? predict_model(&w) : tell_errors(run, &w.groups);
   free(w.like.lengths);

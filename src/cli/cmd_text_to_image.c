@@ -44,15 +44,6 @@ static int write_images(cli_run *run, accel_endpoint *endpoint,
   return cli_flag(run, OPT_JSON) ? print_json(run, endpoint, made, path) : 0;
 }
 
-/* "512x768": width, then height. */
-static int read_size(const cli_run *run, accel_text_to_image_params *how) {
-  const char *text = run->value[OPT_IMAGE_SIZE];
-  char rest;
-  if (!text) return 0;
-  if (sscanf(text, "%ux%u%c", &how->width, &how->height, &rest) == 2) return 0;
-  return cli_usage(run, "--size is WIDTHxHEIGHT, such as 512x512, not '%s'", text);
-}
-
 enum { MAX_LAYERS = 256 };
 
 /* "7,8,9" into layers[MAX_LAYERS]. */
@@ -75,7 +66,7 @@ static int paint(cli_run *run, accel_endpoint *endpoint, const cli_texts *texts)
   accel_text_to_image_params how = accel_text_to_image_params_default();
   accel_generated_images *made;
   uint32_t layers[MAX_LAYERS];
-  int code = read_size(run, &how);
+  int code = cli_image_size(run, &how.width, &how.height);
   if (!code) code = read_layers(run, &how, layers);
   if (code) return code;
   if (run->value[OPT_MASK] && !run->value[OPT_INIT])

@@ -4,6 +4,7 @@
 #include "dispatch/parts.h"
 #include "dispatch/services.h"
 #include "models/model_build.h"
+#include "shared/dim_expr.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -160,6 +161,96 @@ static uint64_t work_outputs(const accel__fit_subject *s, const accel__fit_work 
   return 2 * planned_outputs(s, symbol, wanted); /* packed, and as the caller gets them */
 }
 
+/* ---- runs with inputs of their own ---- */
+
+/* Views of the inputs of an entry that say their shapes; what is absent tells nothing. */
+static void describe_inputs(const accel_plugin_program *p, const accel__model_entry *e,
+                            const accel__batch *batch, accel_plugin_view *in) {
+  for (uint32_t i = 0; i < e->n_inputs; i++) {
+    const accel__model_input *input = &e->inputs[i];
+    const uint32_t rank = p->tensor[input->tensor].rank;
+    in[i] = (accel_plugin_view){.size = sizeof *in, .rank = (uint8_t)rank};
+    for (uint32_t r = 0; r < rank; r++) in[i].dim[r] = ACCEL_DIM_UNBOUND;
+    if (input->kind == ACCEL__INPUT_TOKENS)
+      in[i].dim[0] = (int64_t)accel__batch_tokens(batch, input->side);
+    else if (input->kind == ACCEL__INPUT_ITEM && batch->item[i].rank == rank)
+      memcpy(in[i].dim, batch->item[i].dim, rank * sizeof *in[i].dim);
+    else if (input->kind == ACCEL__INPUT_LENGTHS || accel__input_is_row(input->kind))
+      in[i].dim[0] = batch->n;
+  }
+}
+
+accel_status accel__fit_call_symbols(const accel_endpoint *ep, const accel_plugin_program *to,
+                                     const accel__fit_call *call, int64_t *symbol) {
+  const accel_plugin_program *p = accel__program_view(ep->model->program);
+  const accel_plugin_entry *entry = &p->entry[call->run.entry];
+  accel_dims_misfit m;
+  accel_plugin_view in[ACCEL__MAX_INPUTS];
+  accel__arena arena = {0};
+  int64_t *whole = accel__arena_array(&arena, p->n_symbol + 1, sizeof *whole),
+          *dim = accel__arena_array(&arena, p->n_dim + 1, sizeof *dim);
+  accel_status status = whole && dim ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK) {
+    describe_inputs(p, &ep->model->entries[call->run.entry], call->batch, in);
+    if (!accel_dims_bind(p, entry, in, whole, dim, &m))
+      status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s': dim %u is %lld, expected %lld",
+                           ep->name, p->tensor[entry->in[m.input]].name, m.axis, (long long)m.got,
+                           (long long)m.expected);
+  }
+  for (uint32_t i = 0; status == ACCEL_OK && i < to->n_symbol; i++) {
+    symbol[i] = 0;
+    for (uint32_t k = 0; k < p->n_symbol; k++)
+      if (whole[k] > 0 && !strcmp(p->symbol[k].name, to->symbol[i].name)) symbol[i] = whole[k];
+  }
+  accel__arena_free(&arena);
+  return status;
+}
+
+/* What one subject is asked: the plugin's estimate, or of several calls the most of each. */
+typedef struct inquiry {
+  const accel__fit_subject *s;
+  const accel__fit_work *work;
+  accel_plugin_options options; /* symbol and wanted are the next two */
+  int64_t *symbol;
+  uint8_t *wanted; /* [n_out] */
+  uint32_t n_out;
+} inquiry;
+
+static accel_status ask_once(const inquiry *q, accel_plugin_estimate *out) {
+  const accel__device *device = q->s->device;
+  accel_plugin_error error = {.size = sizeof error, .node = -1};
+  *out = (accel_plugin_estimate){.size = sizeof *out};
+  return device->plugin->estimate(device->index, program_of(q->s), &q->options, out, &error) ==
+                 ACCEL_PLUGIN_OK
+             ? ACCEL_OK
+             : accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
+}
+
+static uint64_t most(uint64_t a, uint64_t b) { return a > b ? a : b; }
+
+static accel_status ask_plugin(inquiry *q, accel__fit *out) {
+  const accel__fit_work *work = q->work;
+  accel_plugin_estimate all = {.size = sizeof all};
+  if (!work->n_call) return ask_once(q, &out->estimate);
+  out->staging = 0;
+  for (uint32_t i = 0; i < work->n_call && i < ACCEL__FIT_CALLS; i++) {
+    accel_plugin_estimate one;
+    ACCEL_TRY(accel__fit_call_symbols(q->s->ep, program_of(q->s), &work->call[i], q->symbol));
+    memset(q->wanted, 0, q->n_out);
+    const uint64_t results = run_outputs(q->s, &work->call[i].run, q->symbol, q->wanted);
+    ACCEL_TRY(ask_once(q, &one));
+    out->call_scratch[i] = one.scratch;
+    out->staging = most(out->staging, results);
+    one.scratch = most(one.scratch, all.scratch);
+    one.host_staging = most(one.host_staging, all.host_staging);
+    one.peak_load = most(one.peak_load, all.peak_load);
+    all = one;
+  }
+  out->staging += work->host;
+  out->estimate = all;
+  return ACCEL_OK;
+}
+
 /* ---- the answer ---- */
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -251,13 +342,10 @@ static bool is_kept(accel_endpoint *ep, const accel__device *device, accel__fit 
 }
 
 /* Asks again for the options as they are now, of weights that stream. */
-static accel_status ask_streaming(const accel__fit_subject *s, const accel_plugin_options *options,
-                                  accel__fit *f) {
+static accel_status ask_streaming(inquiry *q, accel__fit *f) {
+  const accel_plugin_options *options = &q->options;
   const accel_plugin_estimate *e = &f->estimate;
-  accel_plugin_error error = {.size = sizeof error, .node = -1};
-  if (s->device->plugin->estimate(s->device->index, program_of(s), options, &f->estimate, &error) !=
-      ACCEL_PLUGIN_OK)
-    return accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
+  ACCEL_TRY(ask_plugin(q, f));
   f->streaming.budget = options->stream_budget;
   f->streaming.host_budget = options->stream_host_budget;
   f->streaming.resident = e->stream_resident;
@@ -298,8 +386,8 @@ static accel_status host_memory(const accel__fit_subject *s, const accel__fit *f
 
 /* Weights that are not in device memory must have room in the host's; those that have none are read
  * from files.  *out becomes `whole`, and says why, where they cannot be. */
-static accel_status check_host_memory(const accel__fit_subject *s, const accel__fit *whole,
-                                      accel_plugin_options *options, accel__fit *out) {
+static accel_status check_host_memory(inquiry *q, const accel__fit *whole, accel__fit *out) {
+  const accel__fit_subject *s = q->s;
   const double mb = 1.0 / (1 << 20);
   uint64_t there = 0, some = 0;
   const uint64_t host = out->estimate.stream_host, least = out->estimate.stream_host_least;
@@ -311,8 +399,8 @@ static accel_status check_host_memory(const accel__fit_subject *s, const accel__
   else if (!there || host <= there)
     return ACCEL_OK;
   if (least && least <= some) {
-    options->stream_host_budget = some;
-    ACCEL_TRY(ask_streaming(s, options, out));
+    q->options.stream_host_budget = some;
+    ACCEL_TRY(ask_streaming(q, out));
     if (is_kept(s->ep, s->device, out)) return ACCEL_OK;
   }
   char why[sizeof out->not_kept];
@@ -336,9 +424,11 @@ static accel_status check_host_memory(const accel__fit_subject *s, const accel__
 
 /* A model too large for the user's limit, or for the memory of a device whose weights can come from
  * the host's: plans to stream it, when the plugin can and the limit allows it. */
-static accel_status plan_streaming(const accel__fit_subject *s, const accel__streaming *loaded,
-                                   accel_plugin_options *options, uint64_t limit, accel__fit *f) {
+static accel_status plan_streaming(inquiry *q, uint64_t limit, accel__fit *f) {
+  const accel__fit_subject *s = q->s;
   const accel__device *device = s->device;
+  const accel__streaming *loaded = q->work->loaded;
+  accel_plugin_options *options = &q->options;
   const accel_plugin_estimate *e = &f->estimate;
   options->stream_budget =
       loaded ? loaded->budget : stream_budget(f, limit, options->max_sequences);
@@ -350,12 +440,12 @@ static accel_status plan_streaming(const accel__fit_subject *s, const accel__str
     options->stream_budget = 0;
   if (loaded) f->streaming.least = loaded->least;
   if (!options->stream_budget) return ACCEL_OK;
-  ACCEL_TRY(ask_streaming(s, options, f));
+  ACCEL_TRY(ask_streaming(q, f));
   f->streaming.copied = copied;
   const uint64_t takes = beside_weights(f) + e->stream_resident + e->stream_staging;
   f->total = f->peak = takes + f->tables;
   f->fits = !loaded || !limit || takes <= limit;
-  return loaded ? ACCEL_OK : check_host_memory(s, &whole, options, f);
+  return loaded ? ACCEL_OK : check_host_memory(q, &whole, f);
 }
 
 /* What the plugin is told of the weights: which lie in the file, and the dtypes of their rows. */
@@ -398,23 +488,23 @@ accel_status accel__fit_subject_estimate(const accel__fit_subject *s, const acce
     const bool streams =
         work->run ? work->loaded->budget != 0 : !out->of_process || given || is_forced(&forced);
     describe_weights(s, in_file, row_dtype);
-    accel_plugin_options options = {.size = sizeof options,
-                                    .max_sequences = work->batch,
-                                    .precision = *s->precision,
-                                    .host = &s->ep->host,
-                                    .symbol = symbol,
-                                    .wanted = wanted,
-                                    .in_file = in_file,
-                                    .row_dtype = streams ? row_dtype : NULL};
-    accel_plugin_error error = {.size = sizeof error, .node = -1};
-    if (device->plugin->estimate(device->index, p, &options, &out->estimate, &error) !=
-        ACCEL_PLUGIN_OK)
-      status = accel__fail(ACCEL_ERROR_PRECISION, "%s", error.message);
-    else
-      compare_with_free(out);
+    inquiry q = {.s = s,
+                 .work = work,
+                 .options = {.size = sizeof q.options,
+                             .max_sequences = work->batch,
+                             .precision = *s->precision,
+                             .host = &s->ep->host,
+                             .symbol = symbol,
+                             .wanted = wanted,
+                             .in_file = in_file,
+                             .row_dtype = streams ? row_dtype : NULL},
+                 .symbol = symbol,
+                 .wanted = wanted,
+                 .n_out = n_out};
+    status = ask_plugin(&q, out);
+    if (status == ACCEL_OK) compare_with_free(out);
     if (status == ACCEL_OK && !work->run)
-      status = plan_streaming(s, work->loaded, &options,
-                              given || out->estimate.stream_host ? out->limit : 0, out);
+      status = plan_streaming(&q, given || out->estimate.stream_host ? out->limit : 0, out);
     if (!given && !out->streaming.budget) out->streaming.least = 0; /* no limit to be raised */
   }
   accel__arena_free(&arena);

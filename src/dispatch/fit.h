@@ -12,6 +12,13 @@ typedef struct accel__fit_run {
   uint32_t n_outputs;
 } accel__fit_run;
 
+/* One run with the shapes of its inputs; of the batch the data is not looked at. */
+typedef struct accel__fit_call {
+  accel__fit_run run;
+  const accel__batch *batch;
+} accel__fit_call;
+enum { ACCEL__FIT_CALLS = 16 };
+
 /* The work to plan for. */
 typedef struct accel__fit_work {
   uint32_t batch;  /* sequences; 0: the program's typical number */
@@ -27,6 +34,11 @@ typedef struct accel__fit_work {
   /* Of a subject that is loaded (`loaded` says how): what this run alone takes, beside weights.
    * NULL: what a load or a generation runs. */
   const accel__fit_run *run;
+  /* [n_call], at most ACCEL__FIT_CALLS, in place of batch, tokens and side: runs one after the other
+   * of which each takes its own, and `host` bytes of the process beside them. */
+  const accel__fit_call *call;
+  uint32_t n_call;
+  uint64_t host;
 } accel__fit_work;
 
 /* Of a model over several devices: what is asked of one of them. */
@@ -40,11 +52,12 @@ typedef struct accel__fit_part {
 
 typedef struct accel__fit {
   accel_plugin_estimate estimate;
-  accel_plugin_memory memory; /* of the device, now; 0: not known */
-  uint64_t tokens;            /* planned for, the generated ones included */
-  uint64_t state;             /* fixed, and of `tokens` tokens */
-  uint64_t staging;           /* host memory for results, beside the plugin's own */
-  uint64_t tables;            /* work.tables, where the device's memory is the process's; else 0 */
+  accel_plugin_memory memory;              /* of the device, now; 0: not known */
+  uint64_t tokens;                         /* planned for, the generated ones included */
+  uint64_t state;                          /* fixed, and of `tokens` tokens */
+  uint64_t staging;                        /* host memory for results, beside the plugin's own */
+  uint64_t call_scratch[ACCEL__FIT_CALLS]; /* of work.call: scratch of each */
+  uint64_t tables; /* work.tables, where the device's memory is the process's; else 0 */
   /* while running: weights that are not in the file, scratch, state, staging, tables */
   uint64_t total;
   uint64_t peak; /* the larger of total and the peak while loading */
@@ -95,6 +108,10 @@ accel_status accel__fit_estimate(accel_endpoint *ep, const accel__device *device
 /* What of symbol[n_symbol] the work decides; the others stay as they are. */
 void accel__fit_symbols(const accel_plugin_program *program, const accel__fit_work *work,
                         int64_t *symbol);
+/* symbol[n_symbol] of `program`, the endpoint's or a part of it, in a call's run; 0: those that do not
+ * follow from its inputs. */
+accel_status accel__fit_call_symbols(const accel_endpoint *ep, const accel_plugin_program *program,
+                                     const accel__fit_call *call, int64_t *symbol);
 /* ACCEL_ERROR_DOES_NOT_FIT with the numbers when it does not, and with what does: a limit, and
  * `other`, a precision (NULL: none). */
 accel_status accel__fit_check(const accel__fit *fit, const char *device, const char *precision,

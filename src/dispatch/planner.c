@@ -204,7 +204,8 @@ static accel_status admit_texts(const loaded *l, const accel__fit_work *work, ac
 /* The work under the limits, of which out->limits are the runs'. */
 static accel_status plan_work(const loaded *l, const accel__fit_work *work, accel__plan *out) {
   bool states_fit;
-  if (l->streaming->budget && reads_texts(l->f->ep)) return admit_texts(l, work, out);
+  if (l->streaming->budget && reads_texts(l->f->ep) && !work->n_call)
+    return admit_texts(l, work, out);
   const accel__fit_work runs = within(work, &out->limits, &out->at_once, &states_fit);
   ACCEL_TRY(ask_loaded(l, &runs, &out->fit));
   out->fit.fits &= states_fit;
@@ -239,7 +240,8 @@ static accel_status plan_parts(const accel__plan_for *f, const accel__fit_work *
 
 accel_status accel__plan_make(const accel__plan_for *f, const accel__fit_work *work,
                               accel__plan *out) {
-  const bool asked = work->batch || work->tokens || work->side; /* else of the load */
+  const bool asked =
+      work->batch || work->tokens || work->side || work->n_call; /* else of the load */
   uint64_t limit;
   *out = (accel__plan){.at_once = work->batch ? work->batch : 1};
   if (f->device->parts) return plan_parts(f, work, asked, out);

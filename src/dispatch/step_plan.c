@@ -57,8 +57,11 @@ accel_status accel__plan_steps(accel_endpoint *ep, const accel__device *device,
   uint8_t *wanted = accel__arena_array(&arena, n_out + 1, 1);
   accel_status status = symbol && wanted ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) status = mark_outputs(ep, t.entry, run->output, wanted);
-  if (status == ACCEL_OK) {
+  if (status == ACCEL_OK && run->call)
+    status = accel__fit_call_symbols(ep, p, run->call, symbol);
+  else if (status == ACCEL_OK)
     accel__fit_symbols(p, &run->work, symbol);
+  if (status == ACCEL_OK) {
     const accel_plugin_options options = {.size = sizeof options,
                                           .max_sequences = run->work.batch,
                                           .precision = *precision,

@@ -5,10 +5,11 @@
 #include "dispatch/fit.h"
 
 typedef struct accel__planned_run {
-  const char *entry;    /* of the model */
-  const char *output;   /* NULL: those that need no asking for */
-  accel__fit_work work; /* batch, tokens, side */
-  uint64_t past, fixed; /* tokens of each sequence in the KV cache; in static states */
+  const char *entry;           /* of the model */
+  const char *output;          /* NULL: those that need no asking for */
+  accel__fit_work work;        /* batch, tokens, side */
+  uint64_t past, fixed;        /* tokens of each sequence in the KV cache; in static states */
+  const accel__fit_call *call; /* in place of `work`: the shapes of its inputs; NULL: none */
 } accel__planned_run;
 
 /* Hands fn the steps on one device.  ep: a model that need not be placed.  ACCEL_ERROR_ARGUMENT: no

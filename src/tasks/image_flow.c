@@ -134,8 +134,8 @@ accel_status accel__flow_begin(accel__image_job *job) {
 }
 
 /* An entry of the transformer over the last `rows` rows of job->input and of the texts. */
-static accel_status run_rows(accel__image_job *job, const char *entry, int64_t rows,
-                             double timestep, accel__result *answer) {
+static void rows_batch(const accel__image_job *job, const char *entry, int64_t rows,
+                       accel__batch *batch) {
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, entry);
   const uint64_t from = job->rows - (uint64_t)rows,
                  text = (uint64_t)job->text_rows * job->text_width;
@@ -146,28 +146,37 @@ static accel_status run_rows(accel__image_job *job, const char *entry, int64_t r
   if (job->flux)
     latents =
         (accel__item){.data = job->input, .rank = 3, .dim = {rows, patches, 4 * job->channels}};
-  accel__batch batch = {0};
-  for (int64_t i = 0; i < rows; i++)
-    job->timestep[i].number = job->flux ? (float)timestep / 1000.0f : (float)timestep;
-  accel__entry_set(&batch, e, "hidden_states", latents);
-  accel__entry_set(&batch, e, "encoder_hidden_states",
+  accel__entry_set(batch, e, "hidden_states", latents);
+  accel__entry_set(batch, e, "encoder_hidden_states",
                    (accel__item){.data = job->text + from * text,
                                  .rank = 3,
                                  .dim = {rows, job->text_rows, job->text_width}});
-  accel__entry_set(&batch, e, "pooled_projections",
+  accel__entry_set(batch, e, "pooled_projections",
                    (accel__item){.data = job->pooled + from * job->pooled_width,
                                  .rank = 2,
                                  .dim = {rows, job->pooled_width}});
-  accel__entry_set(&batch, e, "skip_layers",
+  accel__entry_set(batch, e, "skip_layers",
                    (accel__item){.data = job->skipped, .rank = 1, .dim = {job->layers}});
-  accel__entry_set(&batch, e, "timestep",
+  accel__entry_set(batch, e, "timestep",
                    (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
-  accel__entry_set(&batch, e, "img_ids",
+  accel__entry_set(batch, e, "img_ids",
                    (accel__item){.data = job->image_ids, .rank = 2, .dim = {patches, AXES}});
-  accel__entry_set(&batch, e, "txt_ids",
+  accel__entry_set(batch, e, "txt_ids",
                    (accel__item){.data = job->text_ids, .rank = 2, .dim = {job->text_rows, AXES}});
-  accel__entry_set(&batch, e, "guidance",
+  accel__entry_set(batch, e, "guidance",
                    (accel__item){.data = job->guidance, .rank = 1, .dim = {rows}});
+}
+
+void accel__flow_batch(const accel__image_job *job, accel__batch *batch) {
+  rows_batch(job, "forward", job->rows, batch);
+}
+
+static accel_status run_rows(accel__image_job *job, const char *entry, int64_t rows,
+                             double timestep, accel__result *answer) {
+  accel__batch batch = {0};
+  for (int64_t i = 0; i < rows; i++)
+    job->timestep[i].number = job->flux ? (float)timestep / 1000.0f : (float)timestep;
+  rows_batch(job, entry, rows, &batch);
   return accel__entry_run(job->ep, entry, "sample", &batch, answer);
 }
 

@@ -68,6 +68,18 @@ typedef struct accel__image_job {
   accel__result answer; /* of the UNet [rows, each]; guided, in its first half */
 } accel__image_job;
 
+/* The job of a call: what the configs and the picture to begin with (`planes`, the caller's to free)
+ * say.  params, which become complete, and the arena stay while the job does; it is to be freed
+ * whatever comes out. */
+accel_status accel__image_begin(accel_endpoint *ep, const char *const *prompts, uint32_t n,
+                                accel_text_to_image_params *params, accel__arena *arena,
+                                accel__image_job *job, float **planes);
+/* Opens job->scheduler for the call's steps. */
+accel_status accel__image_scheduler(accel__image_job *job);
+/* The inputs of "forward" in one step; data that is not made yet is NULL. */
+void accel__image_unet_batch(const accel__image_job *job, accel__batch *batch);
+void accel__image_end(accel__image_job *job);
+
 /* Pipelines whose model predicts flow, job->sd3 or job->flux. */
 static inline bool accel__image_flow(const accel__image_job *job) { return job->sd3 || job->flux; }
 /* What the configs of transformer and autoencoder say. */
@@ -79,6 +91,8 @@ accel_status accel__flow_shift(const accel__image_job *job);
 /* Makes image_ids, text_ids and guidance, and packs job->latents, and what inpainting has beside them,
  * as the transformer takes them. */
 accel_status accel__flow_begin(accel__image_job *job);
+/* As accel__image_unet_batch(). */
+void accel__flow_batch(const accel__image_job *job, accel__batch *batch);
 accel_status accel__flow_run(accel__image_job *job, double timestep); /* into job->answer */
 /* skip_guidance_layers of the call, and what they add to the guided answer of step i. */
 accel_status accel__flow_read_skipped(accel__image_job *job);
@@ -98,6 +112,9 @@ accel_status accel__image_encode(accel__image_job *job, const float *planes, uin
 bool accel__image_tiles(const accel__image_job *job);
 accel_status accel__image_in_tiles(const accel__image_job *job, bool decodes, const float *x,
                                    float **out);
+/* How many tiles of latents there are; *height and *width of the largest. */
+accel_status accel__image_count_tiles(const accel__image_job *job, uint32_t *n, int64_t *height,
+                                      int64_t *width);
 
 /* Does the UNet take the latents that the autoencoder gives, alone or with a mask? */
 accel_status accel__inpaint_check(const accel__image_job *job);
@@ -116,6 +133,8 @@ accel_status accel__unconditional_check(const accel_endpoint *ep, uint32_t n_pro
                                         const accel_text_to_image_params *p);
 accel_status accel__unconditional_read(accel__image_job *job);
 
+/* Pixels of the sides of what the pipeline's safety checker looks at; 0: it has none. */
+int64_t accel__safety_side(const accel__image_job *job);
 /* Sets job->checker where the pipeline has a safety checker. */
 accel_status accel__safety_open(accel__image_job *job, accel__arena *arena);
 /* rgb[height, width, 3] becomes black where it is flagged, *flagged 1; else 0, without a checker -1. */
@@ -127,5 +146,13 @@ accel_status accel__image_describe(const accel__image_job *job, uint32_t index, 
 
 /* Fills text and pooled. */
 accel_status accel__image_prompts(accel__image_job *job);
+/* One run of a text encoder for `texts` of `tokens` each. */
+typedef struct accel__image_text_run {
+  const char *entry, *output;
+  uint32_t texts, tokens;
+} accel__image_text_run;
+enum { ACCEL__IMAGE_TEXT_RUNS = 12 };
+/* The runs that accel__image_prompts() makes; sets the widths and lengths of texts. */
+accel_status accel__image_text_runs(accel__image_job *job, accel__image_text_run *run, uint32_t *n);
 
 #endif

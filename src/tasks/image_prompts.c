@@ -9,6 +9,7 @@
 #include "tasks/image_job.h"
 
 enum { MAX_ENCODERS = 3 };
+_Static_assert(ACCEL__IMAGE_TEXT_RUNS >= 4 * MAX_ENCODERS, "each twice, for two outputs");
 
 /* One text encoder: its entry, and its place in the rows of all. */
 typedef struct encoder {
@@ -139,9 +140,8 @@ static void choose_encoders(const accel__image_job *job, encoders *all) {
                            .t5 = true};
 }
 
-static accel_status open_encoder(accel__image_job *job, encoder *e) {
+static accel_status open_encoder(const accel__image_job *job, encoder *e) {
   accel__arena arena = {0};
-  ACCEL_TRY(read_encoder(job, e));
   if (!e->folder) return ACCEL_OK;
   const char *path = accel__path_join(&arena, job->ep->directory, e->folder);
   const accel_status status =
@@ -153,11 +153,12 @@ static accel_status open_encoder(accel__image_job *job, encoder *e) {
 
 /* SD 3 counts rows of T5 that are zero where it is absent, and its columns are those of the
  * transformer's text. */
-static accel_status open_encoders(accel__image_job *job, encoders *all) {
+static accel_status read_encoders(accel__image_job *job, encoders *all) {
   const accel__json_file *f = &job->ep->config;
   int64_t width = 4096;
+  choose_encoders(job, all);
   job->text_rows = job->text_width = job->pooled_width = 0;
-  for (uint32_t k = 0; k < all->n; k++) ACCEL_TRY(open_encoder(job, &all->item[k]));
+  for (uint32_t k = 0; k < all->n; k++) ACCEL_TRY(read_encoder(job, &all->item[k]));
   if (!accel__image_flow(job)) return ACCEL_OK;
   ACCEL_TRY(accel__json_int(f, accel__json_get(f->root, "transformer"), "joint_attention_dim", 1,
                             1 << 20, &width));
@@ -216,9 +217,33 @@ static accel_status embed_all(accel__image_job *job, const encoders *all) {
 
 accel_status accel__image_prompts(accel__image_job *job) {
   encoders all;
-  choose_encoders(job, &all);
-  accel_status status = open_encoders(job, &all);
+  accel_status status = read_encoders(job, &all);
+  for (uint32_t k = 0; status == ACCEL_OK && k < all.n; k++)
+    status = open_encoder(job, &all.item[k]);
   if (status == ACCEL_OK) status = embed_all(job, &all);
   for (uint32_t k = 0; k < all.n; k++) accel__tokenizer_free(&all.item[k].own);
   return status;
+}
+
+static void add_text_run(accel__image_text_run *run, uint32_t *n, const encoder *e,
+                         const char *output, uint32_t texts) {
+  run[(*n)++] = (accel__image_text_run){e->entry, output, texts, e->tokens};
+}
+
+accel_status accel__image_text_runs(accel__image_job *job, accel__image_text_run *run,
+                                    uint32_t *n) {
+  encoders all;
+  bool zeros;
+  *n = 0;
+  ACCEL_TRY(zeros_for_none(job, &zeros));
+  ACCEL_TRY(read_encoders(job, &all));
+  for (uint32_t k = 0; k < all.n; k++) {
+    const encoder *e = &all.item[k];
+    for (int negative = 0; negative <= (job->guided && !zeros); negative++) {
+      const uint32_t texts = negative ? 1 : job->n;
+      if (e->states) add_text_run(run, n, e, "prompt_embeds", texts);
+      if (e->pooled) add_text_run(run, n, e, "text_embeds", texts);
+    }
+  }
+  return ACCEL_OK;
 }

@@ -20,12 +20,17 @@ static accel_status read_processor(const accel__image_job *job, accel__arena *ar
                        "leave the checker out (--no-safety, in Python safety_checker=None)");
 }
 
-/* The pictures that the extractor makes are of the size that the checker takes. */
-static accel_status check_side(const accel__image_job *job, const accel__image_processor *p) {
+int64_t accel__safety_side(const accel__image_job *job) {
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, "safety");
+  if (!e) return 0;
   const accel__tensor x = e->inputs[accel__entry_input(e, "pixel_values")].tensor;
   const accel_plugin_program *program = accel__program_view(job->ep->model->program);
-  const int64_t side = program->dim[program->tensor[x].dim[2]].c;
+  return program->dim[program->tensor[x].dim[2]].c;
+}
+
+/* The pictures that the extractor makes are of the size that the checker takes. */
+static accel_status check_side(const accel__image_job *job, const accel__image_processor *p) {
+  const int64_t side = accel__safety_side(job);
   const accel__size *size = p->do_center_crop ? &p->crop_size : &p->size;
   if (size->height == side && size->width == side) return ACCEL_OK;
   return accel__fail(ACCEL_ERROR_FORMAT,

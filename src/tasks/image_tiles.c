@@ -133,6 +133,16 @@ bool accel__image_tiles(const accel__image_job *job) {
   return job->tile > 0 && (job->height > job->tile / r || job->width > job->tile / r);
 }
 
+accel_status accel__image_count_tiles(const accel__image_job *job, uint32_t *n, int64_t *height,
+                                      int64_t *width) {
+  pass p;
+  ACCEL_TRY(plan(job, true, &p));
+  *n = (uint32_t)(((p.height + p.step - 1) / p.step) * ((p.width + p.step - 1) / p.step));
+  *height = smaller(p.side, p.height);
+  *width = smaller(p.side, p.width);
+  return ACCEL_OK;
+}
+
 accel_status accel__image_in_tiles(const accel__image_job *job, bool decodes, const float *x,
                                    float **out) {
   pass p;

@@ -113,7 +113,7 @@ static void adjust_scheduler(accel__image_job *job, const accel__json_file *own)
     c->clip_sample = false;
 }
 
-static accel_status open_scheduler(accel__image_job *job) {
+accel_status accel__image_scheduler(accel__image_job *job) {
   accel__json_file own = job->ep->config;
   own.root = (accel__json *)(uintptr_t)accel__json_get(job->ep->config.root, "scheduler");
   own.name = "scheduler_config.json";
@@ -262,10 +262,30 @@ static void prepare_sizes(accel__image_job *job) {
   for (uint32_t r = 0; r < job->rows; r++) memcpy(job->time_ids + r * SIZES, sizes, sizeof sizes);
 }
 
+void accel__image_unet_batch(const accel__image_job *job, accel__batch *batch) {
+  const accel__model_entry *e = accel__model_entry_of(job->ep->model, "forward");
+  const int64_t rows = job->rows;
+  accel__entry_set(batch, e, "sample",
+                   (accel__item){.data = job->wide ? job->wide : job->input,
+                                 .rank = 4,
+                                 .dim = {rows, job->input_channels, job->height, job->width}});
+  accel__entry_set(batch, e, "timestep",
+                   (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
+  accel__entry_set(
+      batch, e, "encoder_hidden_states",
+      (accel__item){.data = job->text, .rank = 3, .dim = {rows, job->text_rows, job->text_width}});
+  accel__entry_set(
+      batch, e, "timestep_cond",
+      (accel__item){.data = job->timestep_cond, .rank = 2, .dim = {rows, job->condition}});
+  accel__entry_set(batch, e, "text_embeds",
+                   (accel__item){.data = job->pooled, .rank = 2, .dim = {rows, job->pooled_width}});
+  accel__entry_set(batch, e, "time_ids",
+                   (accel__item){.data = job->time_ids, .rank = 2, .dim = {rows, SIZES}});
+}
+
 static accel_status run_unet(accel__image_job *job, double timestep) {
   const accel__model_entry *e = accel__model_entry_of(job->ep->model, "forward");
   accel__batch batch = {0};
-  const int64_t rows = job->rows;
   const int32_t at = accel__entry_input(e, "timestep");
   const accel_plugin_program *p = accel__program_view(job->ep->model->program);
   const bool whole = /* looked up in a table */
@@ -273,22 +293,7 @@ static accel_status run_unet(accel__image_job *job, double timestep) {
   for (uint32_t i = 0; i < job->rows; i++)
     job->timestep[i] = whole ? (timestep_value){.whole = (int32_t)timestep}
                              : (timestep_value){.number = (float)timestep};
-  accel__entry_set(&batch, e, "sample",
-                   (accel__item){.data = job->wide ? job->wide : job->input,
-                                 .rank = 4,
-                                 .dim = {rows, job->input_channels, job->height, job->width}});
-  accel__entry_set(&batch, e, "timestep",
-                   (accel__item){.data = job->timestep, .rank = 1, .dim = {rows}});
-  accel__entry_set(
-      &batch, e, "encoder_hidden_states",
-      (accel__item){.data = job->text, .rank = 3, .dim = {rows, job->text_rows, job->text_width}});
-  accel__entry_set(
-      &batch, e, "timestep_cond",
-      (accel__item){.data = job->timestep_cond, .rank = 2, .dim = {rows, job->condition}});
-  accel__entry_set(&batch, e, "text_embeds",
-                   (accel__item){.data = job->pooled, .rank = 2, .dim = {rows, job->pooled_width}});
-  accel__entry_set(&batch, e, "time_ids",
-                   (accel__item){.data = job->time_ids, .rank = 2, .dim = {rows, SIZES}});
+  accel__image_unet_batch(job, &batch);
   return accel__entry_run(job->ep, "forward", "sample", &batch, &job->answer);
 }
 
@@ -462,10 +467,8 @@ static accel_status allocate(accel__image_job *job) {
 
 static accel_status make(accel__image_job *job, const float *planes, accel__arena *arena,
                          accel_generated_image *images) {
-  job->guided = job->flux ? job->params->true_cfg_scale > 1 && job->params->negative_prompt
-                          : job->params->guidance_scale > 1 && job->condition == 0;
-  job->rows = job->guided ? 2 * job->images : job->images;
-  ACCEL_TRY(open_scheduler(job));
+  ACCEL_TRY(accel__safety_open(job, arena));
+  ACCEL_TRY(accel__image_scheduler(job));
   ACCEL_TRY(seed_noise(job));
   ACCEL_TRY(allocate(job));
   if (!job->unconditional) ACCEL_TRY(accel__image_prompts(job));
@@ -483,7 +486,7 @@ static accel_status make(accel__image_job *job, const float *planes, accel__aren
   return decode(job, arena, images);
 }
 
-static void free_job(accel__image_job *job) {
+void accel__image_end(accel__image_job *job) {
   free(job->answer.data);
   free(job->text);
   free(job->pooled);
@@ -526,16 +529,30 @@ static void complete(const accel_endpoint *ep, accel_text_to_image_params *p) {
   if (p->max_sequence_length == 0) p->max_sequence_length = flux ? 512 : 256;
 }
 
-static accel_status prepare(accel__image_job *job, accel__arena *arena, float **planes) {
-  ACCEL_TRY(accel__safety_open(job, arena));
+accel_status accel__image_begin(accel_endpoint *ep, const char *const *prompts, uint32_t n,
+                                accel_text_to_image_params *params, accel__arena *arena,
+                                accel__image_job *job, float **planes) {
+  complete(ep, params);
+  *job = (accel__image_job){.ep = ep,
+                            .params = params,
+                            .prompts = prompts,
+                            .n = n,
+                            .images = (n ? n : 1) * params->images_per_prompt,
+                            .unconditional = is_unconditional(ep),
+                            .sd3 = is_sd3(ep),
+                            .flux = is_flux(ep),
+                            .xl = is_xl(ep)};
   ACCEL_TRY(read_configs(job, arena));
+  job->guided = job->flux ? params->true_cfg_scale > 1 && params->negative_prompt
+                          : params->guidance_scale > 1 && job->condition == 0;
+  job->rows = job->guided ? 2 * job->images : job->images;
   if (accel__image_flow(job)) ACCEL_TRY(accel__flow_check(job));
-  if (job->params->true_cfg_scale > 1 && !job->flux)
+  if (params->true_cfg_scale > 1 && !job->flux)
     return accel__fail(ACCEL_ERROR_UNSUPPORTED,
                        "%s: true_cfg_scale is of Flux; a %s has guidance_scale", job->ep->name,
                        job->ep->model->architecture);
   ACCEL_TRY(accel__flow_read_skipped(job));
-  if (!job->params->image)
+  if (!params->image)
     return set_sides(job, job->unconditional       ? 1
                           : accel__image_flow(job) ? job->reduction * job->patch
                                                    : 8);
@@ -555,22 +572,15 @@ accel_status accel__text_to_image(accel_endpoint *ep, const char *const *prompts
                        "%u prompts of %u pictures: at most %d pictures in a call", n,
                        params->images_per_prompt, MAX_IMAGES);
   accel_text_to_image_params mine = *params;
-  complete(ep, &mine);
   accel_generated_images *result = accel__task_result(sizeof *result);
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
-  accel__image_job job = {.ep = ep,
-                          .params = &mine,
-                          .prompts = prompts,
-                          .n = n,
-                          .images = each * params->images_per_prompt,
-                          .unconditional = is_unconditional(ep),
-                          .sd3 = is_sd3(ep),
-                          .flux = is_flux(ep),
-                          .xl = is_xl(ep)};
+  accel__image_job job;
   float *planes = NULL;
   accel__arena *arena = accel__task_arena(result);
-  accel_generated_image *images = accel__arena_array(arena, job.images, sizeof *images);
-  accel_status status = images ? prepare(&job, arena, &planes) : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status = accel__image_begin(ep, prompts, n, &mine, arena, &job, &planes);
+  accel_generated_image *images = NULL;
+  if (status == ACCEL_OK && !(images = accel__arena_array(arena, job.images, sizeof *images)))
+    status = ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) status = make(&job, planes, arena, images);
   if (status == ACCEL_OK)
     *result = (accel_generated_images){.n = job.images,
@@ -578,7 +588,7 @@ accel_status accel__text_to_image(accel_endpoint *ep, const char *const *prompts
                                        .scheduler = job.scheduler->class->name,
                                        .steps = job.scheduler->n_steps - job.first_step};
   free(planes);
-  free_job(&job);
+  accel__image_end(&job);
   *out = accel__task_finish(result, status);
   return status;
 }

@@ -11,6 +11,7 @@
 #include "dispatch/services.h"
 #include "dispatch/stored.h"
 #include "verify/support_matrix.h"
+#include "tasks/image_plan.h"
 #include "tasks/open.h"
 #include "processing/processor.h"
 #include "generate/stepper.h"
@@ -25,8 +26,9 @@ typedef struct asking {
   /* pixels or samples that are typical, where seq counts these and not tokens; else 0 */
   uint32_t usual;
   uint32_t new_tokens;
-  uint64_t tables; /* bytes of the tokenizer */
-  bool times;      /* they are wanted */
+  uint64_t tables;             /* bytes of the tokenizer */
+  bool times;                  /* they are wanted */
+  accel__image_plan *pictures; /* of a pipeline that makes them; else NULL */
 } asking;
 
 static const char *keep(asking *a, const char *text) {
@@ -38,6 +40,12 @@ static const char *keep(asking *a, const char *text) {
 
 static accel__fit_work work_of(const asking *a, uint32_t batch, uint32_t seq) {
   const bool generates = accel__model_entry_of(a->ep->model, "decode") != NULL;
+  if (a->pictures)
+    return (accel__fit_work){.call = a->pictures->call,
+                             .n_call = a->pictures->n,
+                             .host = a->pictures->host,
+                             .tokens = a->pictures->batch[0].tokens,
+                             .tables = a->tables};
   return (accel__fit_work){.batch = batch,
                            .tokens = a->usual ? 0 : (uint64_t)batch * seq,
                            .side = a->usual && seq != a->usual ? seq : 0,
@@ -60,6 +68,23 @@ static accel_status write_parts(asking *a, const accel__fit *f, accel_fit_record
                                .available = f->part[i].limit};
   r->n_part = f->n_part;
   r->part = f->n_part ? part : NULL;
+  return ACCEL_OK;
+}
+
+static accel_status write_runs(asking *a, const accel__fit *f, accel_fit_record *r) {
+  const accel__image_plan *p = a->pictures;
+  if (!p) return ACCEL_OK;
+  accel_fit_run *run = accel__arena_array(a->arena, p->n + 1u, sizeof *run);
+  if (!run) return ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; i < p->n; i++) {
+    const accel__model_entry *e = &a->ep->model->entries[p->call[i].run.entry];
+    run[i] = (accel_fit_run){.entry = keep(a, e->name),
+                             .output = keep(a, e->outputs[p->output[i]].name),
+                             .times = p->times[i],
+                             .scratch = f->call_scratch[i]};
+  }
+  r->n_run = p->n;
+  r->run = run;
   return ACCEL_OK;
 }
 
@@ -142,10 +167,11 @@ static accel_status plan_one(asking *a, const accel__plan_for *to, accel_fit_rec
   ACCEL_TRY(accel__plan_make(to, &work, &plan));
   write_numbers(&plan, a->report->process, r);
   ACCEL_TRY(write_parts(a, &plan.fit, r));
+  ACCEL_TRY(write_runs(a, &plan.fit, r));
   if (!plan.fit.fits) {
     if (*plan.fit.not_kept) add_advice(a, r, plan.fit.not_kept);
     advise_limit(a, to, &work, r);
-    advise_less(a, to, r);
+    if (!a->pictures) advise_less(a, to, r);
   }
   /* one in software would take minutes to say that it is slow */
   const bool counts = to->device->facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE;
@@ -252,10 +278,9 @@ static void describe_seq(asking *a, const accel_plugin_program *p, uint32_t give
   static const struct {
     const char *name, *unit;
     uint32_t rank, dim;
-  } others[] = {{"pixel_values", "pixels a side", 4, 2},
-                {"pixel_values", "pixels a side", 5, 3},
-                {"input_values", "samples", 2, 1},
-                {"input_values", "frames", 3, 1}};
+  } others[] = {{"pixel_values", "pixels a side", 4, 2}, {"pixel_values", "pixels a side", 5, 3},
+                {"sample", "latents a side", 4, 2},      {"hidden_states", "latents a side", 4, 2},
+                {"input_values", "samples", 2, 1},       {"input_values", "frames", 3, 1}};
   const accel__model *m = a->ep->model;
   accel_fit_report *r = a->report;
   r->unit = "tokens";
@@ -271,12 +296,35 @@ static void describe_seq(asking *a, const accel_plugin_program *p, uint32_t give
       const accel_plugin_dim *d = &p->dim[t->dim[others[k].dim]];
       const bool fixed = d->op == ACCEL_PLUGIN_DIM_CONST;
       a->usual = fixed ? (uint32_t)d->c : (uint32_t)p->symbol[d->a].typical;
-      r->unit = others[k].unit;
+      /* an autoencoder's sample is a picture, a UNet's is latents and goes with a time */
+      r->unit =
+          !strcmp(others[k].name, "sample") && accel__entry_input(&m->entries[0], "timestep") < 0
+              ? "pixels a side"
+              : others[k].unit;
       r->seq = given && !fixed ? given : a->usual;
     }
 }
 
-static void describe(asking *a, const accel_fit_params *params) {
+/* A pipeline that makes pictures: the runs that a call makes. */
+static accel_status describe_pictures(asking *a, const accel_fit_params *params) {
+  accel_fit_report *r = a->report;
+  const accel__image_size size = {.width = params->width ? params->width : params->seq,
+                                  .height = params->height ? params->height : params->seq,
+                                  .pictures = params->batch,
+                                  .steps = params->steps,
+                                  .tiled = params->vae_tiling != 0};
+  a->pictures = accel__arena_alloc(a->arena, sizeof *a->pictures);
+  if (!a->pictures) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__image_plan_make(a->ep, &size, a->pictures));
+  r->batch = a->pictures->pictures;
+  r->unit = "pixels";
+  r->seq = a->pictures->width;
+  r->height = a->pictures->height;
+  r->steps = a->pictures->steps;
+  return ACCEL_OK;
+}
+
+static accel_status describe(asking *a, const accel_fit_params *params) {
   const accel_plugin_program *p = accel__program_view(a->ep->model->program);
   accel_fit_report *r = a->report;
   r->model = keep(a, a->ep->name);
@@ -288,6 +336,11 @@ static void describe(asking *a, const accel_fit_params *params) {
     for (uint32_t k = 0; k < p->weight[i].rank; k++) n *= (uint64_t)p->weight[i].dim[k];
     r->parameters += n;
   }
+  if (accel__image_makes(a->ep)) return describe_pictures(a, params);
+  if (!params->width && !params->height && !params->steps && !params->vae_tiling) return ACCEL_OK;
+  return accel__fail(ACCEL_ERROR_ARGUMENT,
+                     "%s: width, height, steps and vae_tiling are of pipelines that make pictures",
+                     r->model);
 }
 
 accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_params *params,
@@ -305,8 +358,8 @@ accel_status accel__fit_report(accel *ctx, const char *model, const accel_fit_pa
   accel_status status = open_dry(ctx, model, params, &a);
   if (status == ACCEL_OK) status = devices_of(ctx, params->device, &devices);
   if (status == ACCEL_OK) {
-    describe(&a, params);
-    status = ask_all(&a, &devices, only);
+    status = describe(&a, params);
+    if (status == ACCEL_OK) status = ask_all(&a, &devices, only);
   }
   accel__endpoint_free(a.ep);
   accel__choice_free(&devices);

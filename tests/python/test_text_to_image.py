@@ -174,6 +174,35 @@ class TextToImage(unittest.TestCase):
                 paint("a cat", num_inference_steps=2, on_step=lambda *_: 1 // 0)
             self.assertEqual(len(paint("a cat", num_inference_steps=2).images), 1)
 
+    def test_a_call_is_planned_and_timed_run_by_run(self):
+        """accel fit lists the runs of a call, as often as accel bench then sees steps of each part; predict follows from what bench stored."""
+        directory, size = os.path.join(PIPELINES, "euler"), ["--size", "24x16", "--n", "2", "--steps", "3"]
+        done = tool("fit", directory, "--device", "cpu", "--precision", "fp32", *size, "--json", "-")
+        fit = json.loads(done.stdout)
+        self.assertEqual((fit["batch"], fit["seq"], fit["height"], fit["steps"]), (2, 24, 16, 3))
+        runs = fit["devices"][0]["runs"]
+        self.assertEqual([(r["entry"], r["times"]) for r in runs], [("text", 1), ("text", 1), ("forward", 3), ("decode_latents", 2)])
+        self.assertEqual(fit["devices"][0]["scratch_bytes"], max(r["scratch_bytes"] for r in runs))
+        with tempfile.TemporaryDirectory() as work:
+            db = ["--db", os.path.join(work, "runs.sqlite")]
+            done = tool("bench", directory, "--device", "cpu", *size, "--iters", "2", "--warmup", "1", "--profile", *db, "--json", "-")
+            bench = json.loads(done.stdout)
+            self.assertEqual((bench["task"], bench["output"]), ("text-to-image", "pictures 24x16, 3 steps"))
+            self.assertGreater(bench["max_ms"], min(bench["step_samples_ms"]) + min(bench["decode_samples_ms"]))
+            calls = {step["name"]: step["calls"] for step in bench["profile"]["steps"]}
+            self.assertEqual({v for k, v in calls.items() if k.startswith("unet.")}, {3})
+            self.assertEqual({v for k, v in calls.items() if k.startswith("vae.")}, {2})
+            done = tool("predict", directory, "--device", "cpu", *size, *db, "--json", "-")
+            told = json.loads(done.stdout)["predictions"][0]
+            parts = told["texts_ms"] + 3 * told["step_ms"]["predicted"] + told["decode_ms"]
+            self.assertAlmostEqual(told["latency_ms"]["predicted"], parts, delta=1e-6 * parts)
+        for part, unit in (("unet", "latents"), ("vae", "pictures"), ("text_encoder", "tokens")):
+            done = tool("bench", os.path.join(directory, part), "--device", "cpu", "--iters", "1", "--warmup", "1")
+            self.assertEqual(done.returncode, 0, done.stderr)
+            self.assertIn(unit, done.stdout)
+        self.assertIn("pipelines", tool("fit", os.path.join(directory, "unet"), "--size", "8x8").stderr)
+        self.assertIn("multiples of 8", tool("fit", directory, "--size", "20x16").stderr)
+
     def test_wrong_arguments_are_named(self):
         where = os.path.join(PIPELINES, "euler")
         for words, code, message in ((["a", "-o", "x.png", "--size", "20x16"], 2, "20 pixels"), (["a", "-o", "x.png", "--size", "16"], 2, "WIDTHxHEIGHT"),

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, MutableMapping, Optional, Sequence
 from . import _types, rag
 from ._adapters import Adapter
 from ._chat import Chat
-from ._context import CacheEntry, Context, Device, Fit, FitPart, TestRecord, TestReport, VerifyReport, default_context
+from ._context import CacheEntry, Context, Device, Fit, FitPart, FitRun, TestRecord, TestReport, VerifyReport, default_context
 from ._device import (DeviceTensor, MemorySummary, OpenDevice, Stream, empty_cache, get_device, get_device_stream, get_device_type, is_cuda_available,
                       is_half_precision_available, is_rocm_available, memory_summary, print_device_info, rocm_version, runtime_version, synchronize, to_device)
 from ._errors import (AccelError, AccelTimeoutError, ArgumentError, CancelledError, DeviceError, DeviceUnavailableError, DoesNotFitError, FormatError,
@@ -121,7 +121,7 @@ def find_model(model: str) -> str:
 
 __all__ = [
     "AccelError", "AccelTimeoutError", "Adapter", "ArgumentError", "AutoModel", "AutoTokenizer", "CacheEntry", "CancelledError", "Context", "Device", "DeviceError",
-    "Depth", "DeviceTensor", "DeviceUnavailableError", "DoesNotFitError", "Fit", "FitPart", "FormatError", "Generation", "MODEL_REGISTRY", "Mapped", "Mapper", "MemorySummary", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
+    "Depth", "DeviceTensor", "DeviceUnavailableError", "DoesNotFitError", "Fit", "FitPart", "FitRun", "FormatError", "Generation", "MODEL_REGISTRY", "Mapped", "Mapper", "MemorySummary", "Model", "ModelOutput", "ModelRegistry", "NonfiniteError",
     "NotFoundError", "OpenDevice", "Pipeline", "Placement", "PlacementCandidate", "PlacementPart", "Pool", "PooledModel", "QueueFullError", "Segmentation", "Session", "Stream", "Tensor", "TestRecord", "TestReport", "Ticket", "Token", "Tokenizer", "UnknownModelError",
     "UnsupportedError", "VerifyError", "VerifyReport", "architectures", "default_context", "detect_hardware", "devices", "draw_objects", "empty_cache", "find_model", "fit", "get_dependencies",
     "get_device", "get_device_stream", "get_device_type", "is_cuda_available", "is_half_precision_available", "is_rocm_available", "memory_summary",

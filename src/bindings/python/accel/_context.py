@@ -92,8 +92,17 @@ class FitPart:
 
 
 @dataclass(frozen=True)
+class FitRun:
+    """One run of a part of a pipeline that makes pictures, which a call makes so many times; `scratch` in bytes."""
+    entry: str
+    output: str
+    times: int
+    scratch: int
+
+
+@dataclass(frozen=True)
 class Fit:
-    """What a model takes on one device at one precision, in bytes; `parts`: where `device` is several, "vulkan:0+cpu", the share of each.  `fits`: True or False; None: it cannot run there, and `reason` says why."""
+    """What a model takes on one device at one precision, in bytes; `runs`: of a pipeline that makes pictures; `parts`: where `device` is several, "vulkan:0+cpu", the share of each.  `fits`: True or False; None: it cannot run there, and `reason` says why."""
     device: str
     precision: str
     fits: Optional[bool]
@@ -124,6 +133,7 @@ class Fit:
     copy_bytes_per_second: float
     stream_disk: int
     parts: Tuple[FitPart, ...] = ()
+    runs: Tuple[FitRun, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,9 @@ def _record(kind: Any, struct: Any) -> Any:
     for name, declared in kind.__annotations__.items():
         if name == "parts":
             values[name] = tuple(_record(FitPart, struct.part[i]) for i in range(struct.n_part))
+            continue
+        if name == "runs":
+            values[name] = tuple(_record(FitRun, struct.run[i]) for i in range(struct.n_run))
             continue
         value = getattr(struct, name)
         if isinstance(value, bytes) or value is None:
@@ -333,13 +346,14 @@ class Context:
     # ---- memory ----
 
     def fit(self, model: str, device: Optional[str] = None, precision: Optional[str] = None, batch: int = 0, seq: int = 0, new: int = 0,
-            times: bool = False) -> List[Fit]:
+            times: bool = False, width: int = 0, height: int = 0, steps: int = 0, vae_tiling: bool = False) -> List[Fit]:
         """A dry run of the planner: every device and precision, unless one is named; `new` tokens are generated.  Loads nothing.
-        `times`: also foretells seconds (0: not known), for which disk and device are measured."""
+        width, height, steps, vae_tiling: of pipelines, of which a call for `batch` pictures is planned.  `times`: also foretells seconds (0: not known), for which disk and device are measured."""
         params = lib.accel_fit_params_default()
         keep = [encode(device), encode(precision)]
         params.device, params.precision = keep
         params.batch, params.seq, params.new_tokens, params.times = batch, seq, new, int(times)
+        params.width, params.height, params.steps, params.vae_tiling = width, height, steps, int(vae_tiling)
         pointer = C.POINTER(T.accel_fit_report)()
         check(lib.accel_fit(self.handle, encode(str(model)), C.byref(params), C.byref(pointer)))
         records = [_record(Fit, pointer.contents.record[i]) for i in range(pointer.contents.n)]

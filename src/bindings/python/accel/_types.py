@@ -271,11 +271,13 @@ ProfileFunction = C.CFUNCTYPE(None, C.c_void_p, C.POINTER(accel_profile_step))
 
 accel_plan_params = _struct(
     "accel_plan_params", ("size", u32), ("batch", u32), ("device", text), ("precision", text), ("architecture", text), ("entry", text),
-    ("output", text), ("seq", u32), ("side", u32), ("past", u32), ("encoded", u32))
+    ("output", text), ("seq", u32), ("side", u32), ("past", u32), ("encoded", u32), ("width", u32), ("height", u32), ("vae_tiling", u32),
+    ("reserved", u32))
 
 accel_fit_params = _struct(
     "accel_fit_params", ("size", u32), ("device", text), ("precision", text), ("batch", u32), ("seq", u32), ("architecture", text), ("task", text),
-    ("new_tokens", u32), ("reserved", u32), ("times", u64))
+    ("new_tokens", u32), ("reserved", u32), ("times", u64), ("width", u32), ("height", u32), ("steps", u32), ("vae_tiling", u32))
+accel_fit_run = _struct("accel_fit_run", ("entry", text), ("output", text), ("times", u64), ("scratch", u64))
 accel_fit_part = _struct(
     "accel_fit_part", ("device", text), ("first_layer", u32), ("last_layer", u32), ("fits", i32), ("streams", i32), ("weights", u64), ("total", u64),
     ("available", u64))
@@ -286,10 +288,11 @@ accel_fit_record = _struct(
     ("stream_least", u64), ("stream_resident", u64), ("stream_staging", u64), ("stream_read", u64),
     ("part", C.POINTER(accel_fit_part)), ("n_part", u32), ("reserved_parts", u32), ("at_once", u64),
     ("disk_bytes_per_second", f64), ("compute_seconds", f64), ("seconds_per_token", f64), ("seconds_to_first", f64),
-    ("stream_host", u64), ("copy_bytes_per_second", f64), ("stream_disk", u64))
+    ("stream_host", u64), ("copy_bytes_per_second", f64), ("stream_disk", u64),
+    ("run", C.POINTER(accel_fit_run)), ("n_run", u32), ("reserved_runs", u32))
 accel_fit_report = _struct(
     "accel_fit_report", ("model", text), ("architecture", text), ("batch", u32), ("seq", u32), ("parameters", u64), ("n", u32),
-    ("record", C.POINTER(accel_fit_record)), ("unit", text), ("process", u64))
+    ("record", C.POINTER(accel_fit_record)), ("unit", text), ("process", u64), ("height", u32), ("steps", u32))
 
 accel_cache_entry = _struct("accel_cache_entry", ("file", text), ("label", text), ("bytes", u64), ("used", i64))
 accel_cache_list = _struct(
