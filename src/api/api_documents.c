@@ -1,7 +1,7 @@
 /* api_documents.c - questions about documents: argument checks, then tasks/. */
 #include "api/api_check.h"
 #include "generate/generation.h"
-#include "tasks/documents.h"
+#include "tasks/document_questions.h"
 
 accel_document_params accel_document_params_default(void) {
   return (accel_document_params){

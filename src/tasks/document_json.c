@@ -3,7 +3,7 @@
 #include <string.h>
 #include <strings.h>
 
-#include "tasks/documents.h"
+#include "tasks/document_questions.h"
 #include "core/json.h"
 #include "core/text.h"
 #include "processing/processor.h"

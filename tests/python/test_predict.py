@@ -119,7 +119,7 @@ class Predict(Case):
         self.bad(1, measures + " --device cpu --precision int8", "predict", model("base"), "--db", self.db, "--device", "cpu", "--precision", "int8")
         self.bad(1, "with 1 threads", "predict", "--db", self.db, "--threads", "1")
         self.bad(2, "--new goes with --task generate", "predict", model("base"), "--new", "3", "--db", self.db)
-        self.bad(2, "--task: encode or generate", "predict", model("base"), "--task", "translate", "--db", self.db)
+        self.bad(2, "--task: encode, generate or text-to-image", "predict", model("base"), "--task", "translate", "--db", self.db)
         # one model alone tells nothing of others: there is no interval
         (alone,) = self.good("predict", model("mask"), "--db", self.db)["predictions"]
         self.assertIsNone(alone["latency_ms"]["low"])

@@ -35,7 +35,7 @@ PATHS = {name: os.path.join(FIXTURES, place) for name, place in {
     "writer": "pipelines/text", "t5": "pipelines/t5", "hearing": "speech/many", "words": "speech/words", "letters": "media/wav2vec2",
     "sounds": "media/ast", "labels": "media/vit", "boxes": "media/detr", "free": "media/clip", "segments": "seeing/segformer", "depths": "seeing/depth_anything",
     "voice": "models/vits_speakers", "captions": "seeing/blip_caption", "questions": "seeing/blip_vqa", "regions": "seeing/florence2",
-    "pages": "seeing/donut", "words": "seeing/layoutlmv3_qa"}.items()}
+    "pages": "seeing/donut", "forms": "seeing/layoutlmv3_qa"}.items()}
 TEXTS = ["the quick brown fox", "a lazy dog sleeps", "numbers 1 2 3"]
 PICTURE = os.path.join(FIXTURES, "image", "pictures", "colour_420.jpg")
 SHORT, LONG = (os.path.join(FIXTURES, "speech", name) for name in ("short.wav", "long.wav"))
@@ -464,12 +464,12 @@ class Tasks(Routes):
     def test_documents(self):
         words = [["Total:", [20, 40, 90, 75]], ["31.50", [110, 40, 180, 75]]]
         asked = {"question": "What is the total?", "word_boxes": words}
-        got = self.run_task("document-question-answering", "words", asked, top_k=2)
-        self.assertEqual(got, self.model("words").answer_documents([asked], top_k=2)[0])
+        got = self.run_task("document-question-answering", "forms", asked, top_k=2)
+        self.assertEqual(got, self.model("forms").answer_documents([asked], top_k=2)[0])
         (answer,) = self.run_task("document-question-answering", "pages", {"question": "Who?", "image": uri(PICTURE, "image/jpeg")})
         self.assertEqual([answer], self.model("pages").answer_documents([{"question": "Who?", "image": PICTURE}])[0])
         for bad in ({"question": "Who?", "word_boxes": [["a", [1, 2, 3]]]}, {"word_boxes": words}, {"question": "Who?"}):
-            self.assertEqual(server.post("/accel/run/document-question-answering", {"model": "words", "inputs": bad}).status, 400)
+            self.assertEqual(server.post("/accel/run/document-question-answering", {"model": "forms", "inputs": bad}).status, 400)
 
     def test_sounds(self):
         got = server.post("/accel/run/automatic-speech-recognition", read(SHORT), headers={"Content-Type": "audio/wav"}).json()

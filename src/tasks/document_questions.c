@@ -1,4 +1,4 @@
-/* documents.c - document-question-answering, as transformers' pipeline does it.
+/* document_questions.c - document-question-answering, as transformers' pipeline does it.
  *
  * LayoutLMv3 reads the question and the words of the page, in windows where they are many; the
  * answer is the span of words with the greatest product of start and end probabilities, of which
@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "tasks/documents.h"
+#include "tasks/document_questions.h"
 #include "core/text.h"
 #include "dispatch/pack.h"
 #include "generate/image_text.h"

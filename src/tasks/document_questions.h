@@ -1,6 +1,6 @@
-/* documents.h - document-question-answering: what pages say. */
-#ifndef ACCEL_TASKS_DOCUMENTS_H
-#define ACCEL_TASKS_DOCUMENTS_H
+/* document_questions.h - document-question-answering: what pages say. */
+#ifndef ACCEL_TASKS_DOCUMENT_QUESTIONS_H
+#define ACCEL_TASKS_DOCUMENT_QUESTIONS_H
 
 #include "dispatch/endpoint.h"
 
