@@ -2,7 +2,7 @@
 MiniLM's vectors beside the native library's, pictures, tokens as they come, errors, files of all kinds, and the page of examples/browser.  Builds the
 module first (scripts/wasm).  Exits 77 where emscripten, or Debian's chromium and chromium-driver, are not installed.
 
-ACCEL_BROWSER_SHOTS: a directory that gets the pictures.  ACCEL_BROWSER_RATES=1: also prints how fast MiniLM and ViT run."""
+ACCEL_BROWSER_SHOTS: a directory that gets the pictures.  ACCEL_BROWSER_RATES=1: also prints how fast MiniLM runs."""
 import base64
 import http.server
 import json

@@ -39,6 +39,11 @@ static int32_t counting_map(void *self, uint32_t index, accel_plugin_weight_view
   coded_maps += formats->format[index].store > ACCEL_PLUGIN_BF16;
   return inner->weight_map(self, index, out, error);
 }
+static int32_t counting_borrow(void *self, uint32_t index, accel_plugin_weight_view *out,
+                               accel_plugin_error *error) {
+  coded_maps += formats->format[index].store > ACCEL_PLUGIN_BF16;
+  return inner->weight_borrow(self, index, out, error);
+}
 
 /* Weights in coded formats that a load of the endpoint's model asks the host for; its own cache is
  * used. */
@@ -52,6 +57,7 @@ static uint32_t quantised_by_a_load(accel_endpoint *ep) {
   formats = &ep->placed.precision;
   coded_maps = 0;
   host.weight_map = counting_map;
+  host.weight_borrow = counting_borrow;
   if (ep->placed.plugin->init(0, accel__program_view(ep->model->program), &options, &handle,
                               &error))
     fail_msg("%s", error.message);
