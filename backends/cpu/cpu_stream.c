@@ -28,7 +28,7 @@ typedef struct cpu_streaming {
   uint64_t kept_bytes;    /* of a segment of the cache, at most: cpu_segment_bytes */
   uint64_t whole_bytes;   /* to quantise what cannot be quantised by rows */
   uint64_t chunk_bytes;   /* of the largest segment, packed */
-  uint64_t convert_bytes; /* of the rows of a panel as its packer reads them, for each worker */
+  uint64_t convert_bytes; /* of the rows of a panel as its packer reads them, for each task */
   uint32_t workers;
   char *resident, *chunk; /* all that stays; the segment of now */
   char *convert;
@@ -113,9 +113,15 @@ static uint64_t converted_bytes(const cpu_linear *l, int64_t rows) {
   return (uint64_t)cpu_aligned(rows * l->k * (l->layout == CPU_LAYOUT_F32 ? 4 : 2));
 }
 
-/* Of the rows of a panel for each worker; 0: they are packed as they are stored. */
+/* Tasks that pack so many panels. */
+static uint32_t pack_tasks(uint32_t workers, int64_t panels) {
+  return panels < 2 * (int64_t)workers ? (uint32_t)panels : 2 * workers;
+}
+
+/* Of the rows of a panel for each task, where a linear is cut into so many segments; 0: they are
+ * packed as they are stored. */
 static uint64_t convert_bytes(const cpu_self *s, const cpu_streaming *t, const cpu_linear *l,
-                              const uint8_t *row_dtype) {
+                              const uint8_t *row_dtype, uint32_t parts) {
   kit_piece piece[KIT_PIECES];
   uint64_t bytes = 0;
   bool as_stored = l->layout != CPU_LAYOUT_F32;
@@ -124,7 +130,7 @@ static uint64_t convert_bytes(const cpu_self *s, const cpu_streaming *t, const c
     bytes += converted_bytes(l, piece[i].rows);
     as_stored &= row_dtype[piece[i].weight] == t->store[piece[i].weight];
   }
-  return as_stored ? 0 : bytes * t->workers;
+  return as_stored ? 0 : bytes * pack_tasks(t->workers, (l->panels + parts - 1) / parts);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -144,7 +150,7 @@ static void cut_experts(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype)
     const cpu_linear l = cpu_expert_linear(e);
     e->parts = parts_of(s, t, &l, row_dtype);
     if (!is_kept(&l))
-      t->convert_bytes = larger(t->convert_bytes, convert_bytes(s, t, &l, row_dtype));
+      t->convert_bytes = larger(t->convert_bytes, convert_bytes(s, t, &l, row_dtype, e->parts));
   }
 }
 
@@ -178,7 +184,7 @@ static int32_t cut(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype,
       t->chunk_bytes = larger(t->chunk_bytes, g->bytes);
     }
     if (l->n_segment && !is_kept(l))
-      t->convert_bytes = larger(t->convert_bytes, convert_bytes(s, t, l, row_dtype));
+      t->convert_bytes = larger(t->convert_bytes, convert_bytes(s, t, l, row_dtype, l->n_segment));
     if (is_kept(l)) kept += parts_of(s, t, l, row_dtype);
   }
   cut_experts(s, t, row_dtype);
@@ -429,11 +435,12 @@ typedef struct packing {
   cpu_panel shape;
   accel_plugin_rows rows[KIT_PIECES];
   bool converts[KIT_PIECES]; /* else rows are packed as they are */
-  uint64_t each;             /* bytes of t->convert that a worker has */
+  char *convert;             /* [tasks][each] */
+  uint64_t each;
   uint32_t tasks;
 } packing;
 
-/* Rows of a panel are converted and packed while they are in the worker's cache. */
+/* Rows of a panel are converted and packed while they are in the processor's cache. */
 static void pack_panel(const packing *p, int64_t panel, char *convert, char *to) {
   const cpu_linear *l = p->l;
   const bool wide = l->layout == CPU_LAYOUT_F32;
@@ -463,15 +470,15 @@ static void pack_panel(const packing *p, int64_t panel, char *convert, char *to)
 
 static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
+  char *convert = p->each ? p->convert + index * p->each : NULL;
   const int64_t end = cpu_share(p->part.n, index + 1, p->tasks);
+  (void)worker;
   for (int64_t i = cpu_share(p->part.n, index, p->tasks); i < end; i++)
-    pack_panel(p, p->part.first + i, p->s->stream->convert + worker * p->each,
-               p->to + (uint64_t)i * p->l->panel_bytes);
+    pack_panel(p, p->part.first + i, convert, p->to + (uint64_t)i * p->l->panel_bytes);
 }
 
 /* Memory for the pieces that the packer cannot read as they are. */
-static int32_t find_converted(cpu_streaming *t, packing *p, uint32_t workers,
-                              accel_plugin_error *error) {
+static int32_t find_converted(cpu_streaming *t, packing *p, accel_plugin_error *error) {
   const bool wide = p->l->layout == CPU_LAYOUT_F32;
   kit_piece piece[KIT_PIECES];
   const uint32_t n = cpu_linear_pieces(&p->s->kernels, p->l, p->part.first, 1, piece);
@@ -482,28 +489,30 @@ static int32_t find_converted(cpu_streaming *t, packing *p, uint32_t workers,
         (wide && (store != ACCEL_PLUGIN_F32 || (uintptr_t)p->rows[i].data % sizeof(float) != 0));
     if (p->converts[i]) p->each += converted_bytes(p->l, piece[i].rows);
   }
-  const uint64_t need = p->each * workers;
-  if (need <= t->convert_capacity) return ACCEL_PLUGIN_OK;
-  free(t->convert);
-  t->convert = cpu_alloc_weights(t->host, need, error);
-  t->convert_capacity = t->convert ? need : 0;
-  return t->convert ? ACCEL_PLUGIN_OK : ACCEL_PLUGIN_E_HOST_MEMORY;
+  const uint64_t need = p->each * p->tasks;
+  if (need > t->convert_capacity) {
+    free(t->convert);
+    t->convert = cpu_alloc_weights(t->host, need, error);
+    t->convert_capacity = t->convert ? need : 0;
+    if (!t->convert) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  }
+  p->convert = t->convert;
+  return ACCEL_PLUGIN_OK;
 }
 
 int32_t cpu_stream_pack(const cpu_self *s, const cpu_linear *l, const kit_segment *segment,
                         const cpu_part *part, const accel_plugin_rows *rows,
                         const accel_plugin_host *host, accel_plugin_error *error) {
   const kit_launch launch = {.host = host};
-  const uint32_t workers = cpu_workers(&launch);
   packing p = {.s = s,
                .l = l,
                .segment = segment,
                .part = *part,
                .to = (char *)(uintptr_t)part->panels,
                .shape = cpu_linear_shape(&s->kernels, l),
-               .tasks = part->n < 2 * (int64_t)workers ? (uint32_t)part->n : 2 * workers};
+               .tasks = pack_tasks(cpu_workers(&launch), part->n)};
   memcpy(p.rows, rows, segment->n_piece * sizeof *rows);
-  const int32_t rc = find_converted(s->stream, &p, workers, error);
+  const int32_t rc = find_converted(s->stream, &p, error);
   if (!rc) cpu_parallel(&launch, p.tasks, pack_task, &p);
   return rc;
 }

@@ -166,7 +166,7 @@ static uint64_t place_panels(cpu_linear *l, char *base) {
 }
 
 /* Is it read as it is, beside linears and convolutions that pack it? */
-static bool is_kept(const cpu_weight *w) {
+static bool stays_as_is(const cpu_weight *w) {
   return w->raw || (w->gathered && !w->panels && !w->by_rows);
 }
 
@@ -175,7 +175,7 @@ static uint64_t place_small(const cpu_self *s, uint32_t i, const accel_plugin_fo
                             char *base) {
   cpu_weight *w = &s->weight[i];
   const accel_plugin_weight *of = &s->program->weight[i];
-  if (!is_kept(w) || format->store != ACCEL_PLUGIN_F32 || !is_small(of)) return 0;
+  if (!stays_as_is(w) || format->store != ACCEL_PLUGIN_F32 || !is_small(of)) return 0;
   w->small = (float *)base;
   return (uint64_t)cpu_aligned(kit_weight_elements(of) * (int64_t)sizeof(float));
 }
@@ -517,7 +517,7 @@ static int32_t load_weights(cpu_self *s, const accel_plugin_options *o, accel_pl
   if (!rc) rc = cpu_blocks_fill(&blocks, &load, error);
   free(blocks.at);
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
-    if (is_kept(&s->weight[i])) rc = keep_raw(s, i, o, error);
+    if (stays_as_is(&s->weight[i])) rc = keep_raw(s, i, o, error);
   if (!rc && s->stream) rc = cpu_stream_load(s, o, error);
   if (rc) cpu_unmap(s, o->host);
   return rc;

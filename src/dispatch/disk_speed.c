@@ -34,9 +34,7 @@ static void keep(const accel__cache *cache, const char *key, const accel__disk *
   if (cache) (void)accel__cache_put(cache, key, key, &part, 1);
 }
 
-/* Segment after segment of the file from its middle on, and from its begin again where it ends: first
- * are often tables of embeddings, of which runs read some rows, and what runs read again and again
- * may come faster, from a cache behind the disk. */
+/* Segment after segment of the file, from its begin again where it ends. */
 static accel_status read_for_a_while(accel__range_reader *r, uint64_t file_bytes,
                                      accel__disk *out) {
   const uint64_t segment = file_bytes < SEGMENT ? file_bytes : SEGMENT, n = file_bytes / segment,
@@ -44,8 +42,8 @@ static accel_status read_for_a_while(accel__range_reader *r, uint64_t file_bytes
   uint64_t posted = 0, done = 0, now = begin;
   while (done < posted || now - begin < measure_ns) {
     for (; posted < done + SLOTS && now - begin < measure_ns; posted++)
-      ACCEL_TRY(accel__range_reader_post(r, (uint32_t)(posted % SLOTS), 0,
-                                         (n / 2 + posted) % n * segment, segment));
+      ACCEL_TRY(accel__range_reader_post(r, (uint32_t)(posted % SLOTS), 0, posted % n * segment,
+                                         segment));
     const void *data;
     ACCEL_TRY(accel__range_reader_wait(r, (uint32_t)(done % SLOTS), &data));
     accel__range_reader_release(r, (uint32_t)(done % SLOTS));
