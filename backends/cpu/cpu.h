@@ -66,6 +66,7 @@ typedef struct cpu_weight {
   bool gathered;
   bool mapped; /* weight_map is held until cleanup */
   const float *data;
+  float *small;   /* its place in the arena; NULL: it has none */
   float *copy;    /* of a mapping that is not aligned, or not fp32 */
   int32_t panels; /* index + 1 of the linear in whose panels its rows are; 0 none */
   bool by_rows;   /* rows are read from the file when they are gathered */
@@ -87,7 +88,7 @@ typedef struct cpu_self {
   cpu_linear *linear;
   uint32_t n_linear;
   int32_t *linear_of; /* [n_node]: index into linear, -1 none */
-  void *arena;        /* all packed panels */
+  void *arena;        /* all packed panels, and small weights */
   uint64_t arena_bytes;
   cpu_convs convs;
   cpu_moes moes;

@@ -25,10 +25,11 @@ typedef struct cpu_streaming {
   uint32_t *linear; /* [n] whose segment it is */
   uint32_t n, slots;
   uint64_t slot_bytes;
-  uint64_t kept_bytes;  /* of a segment of the cache, at most: cpu_segment_bytes */
-  uint64_t whole_bytes; /* to quantise what cannot be quantised by rows */
-  uint64_t chunk_bytes,
-      convert_bytes;      /* of the largest segment, packed; and as its packer reads it */
+  uint64_t kept_bytes;    /* of a segment of the cache, at most: cpu_segment_bytes */
+  uint64_t whole_bytes;   /* to quantise what cannot be quantised by rows */
+  uint64_t chunk_bytes;   /* of the largest segment, packed */
+  uint64_t convert_bytes; /* of the rows of a panel as its packer reads them, for each task */
+  uint32_t workers;
   char *resident, *chunk; /* all that stays; the segment of now */
   char *convert;
   uint64_t convert_capacity;
@@ -107,16 +108,29 @@ static kit_segment segment_of(const cpu_self *s, const cpu_linear *l, int64_t fi
   return out;
 }
 
-/* Bytes of the segment as the packer of its layout reads it; 0: as it is stored. */
-static uint64_t converted_bytes(const cpu_streaming *t, const cpu_linear *l, const kit_segment *g,
-                                const uint8_t *row_dtype) {
-  uint64_t rows = 0;
+/* Bytes of so many rows as the packer of the linear's layout reads them. */
+static uint64_t converted_bytes(const cpu_linear *l, int64_t rows) {
+  return (uint64_t)cpu_aligned(rows * l->k * (l->layout == CPU_LAYOUT_F32 ? 4 : 2));
+}
+
+/* Tasks that pack so many panels. */
+static uint32_t pack_tasks(uint32_t workers, int64_t panels) {
+  return panels < 2 * (int64_t)workers ? (uint32_t)panels : 2 * workers;
+}
+
+/* Of the rows of a panel for each task, where a linear is cut into so many segments; 0: they are
+ * packed as they are stored. */
+static uint64_t convert_bytes(const cpu_self *s, const cpu_streaming *t, const cpu_linear *l,
+                              const uint8_t *row_dtype, uint32_t parts) {
+  kit_piece piece[KIT_PIECES];
+  uint64_t bytes = 0;
   bool as_stored = l->layout != CPU_LAYOUT_F32;
-  for (uint32_t i = 0; i < g->n_piece; i++) {
-    rows += (uint64_t)g->piece[i].rows;
-    as_stored &= row_dtype[g->piece[i].weight] == t->store[g->piece[i].weight];
+  const uint32_t n = cpu_linear_pieces(&s->kernels, l, 0, 1, piece);
+  for (uint32_t i = 0; i < n; i++) {
+    bytes += converted_bytes(l, piece[i].rows);
+    as_stored &= row_dtype[piece[i].weight] == t->store[piece[i].weight];
   }
-  return as_stored ? 0 : rows * (uint64_t)l->k * (l->layout == CPU_LAYOUT_F32 ? 4 : 2);
+  return as_stored ? 0 : bytes * pack_tasks(t->workers, (l->panels + parts - 1) / parts);
 }
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
@@ -135,10 +149,8 @@ static void cut_experts(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype)
   for (uint32_t i = 0; (e = cpu_streamed_experts(s, i)); i++) {
     const cpu_linear l = cpu_expert_linear(e);
     e->parts = parts_of(s, t, &l, row_dtype);
-    if (is_kept(&l)) continue;
-    const int64_t most = (l.panels + e->parts - 1) / e->parts;
-    const kit_segment g = segment_of(s, &l, 0, most, row_dtype, 0);
-    t->convert_bytes = larger(t->convert_bytes, converted_bytes(t, &l, &g, row_dtype));
+    if (!is_kept(&l))
+      t->convert_bytes = larger(t->convert_bytes, convert_bytes(s, t, &l, row_dtype, e->parts));
   }
 }
 
@@ -170,8 +182,9 @@ static int32_t cut(cpu_self *s, cpu_streaming *t, const uint8_t *row_dtype,
       *g = segment_of(s, l, first, end - first, row_dtype, kept + k);
       if (g->packed) continue;
       t->chunk_bytes = larger(t->chunk_bytes, g->bytes);
-      t->convert_bytes = larger(t->convert_bytes, converted_bytes(t, l, g, row_dtype));
     }
+    if (l->n_segment && !is_kept(l))
+      t->convert_bytes = larger(t->convert_bytes, convert_bytes(s, t, l, row_dtype, l->n_segment));
     if (is_kept(l)) kept += parts_of(s, t, l, row_dtype);
   }
   cut_experts(s, t, row_dtype);
@@ -296,6 +309,7 @@ int32_t cpu_stream_new(cpu_self *s, const accel_plugin_options *o, accel_plugin_
   cpu_streaming *t = s->stream = calloc(1, sizeof *t);
   if (!t) return kit_no_memory(error, sizeof *t);
   t->host = o->host;
+  t->workers = cpu_workers(&(kit_launch){.host = o->host});
   t->kept_bytes = cpu_segment_bytes(s->program, o->precision.format);
   t->store = malloc(n + 1);
   if (!t->store) return kit_no_memory(error, n);
@@ -413,108 +427,94 @@ void cpu_stream_segments(void *self, uint32_t node, uint32_t *first, uint32_t *n
 /* ---- packing what was read ---- */
 
 typedef struct packing {
-  const cpu_streaming *t;
+  const cpu_self *s;
   const cpu_linear *l;
   const kit_segment *segment;
   cpu_part part;
   char *to;
   cpu_panel shape;
   accel_plugin_rows rows[KIT_PIECES];
-  cpu_matrix matrix[KIT_PIECES];
-  char *converted[KIT_PIECES]; /* NULL: rows are packed as they are */
+  bool converts[KIT_PIECES]; /* else rows are packed as they are */
+  char *convert;             /* [tasks][each] */
+  uint64_t each;
   uint32_t tasks;
 } packing;
 
-static void convert_task(void *arg, uint32_t index, uint32_t worker) {
-  const packing *p = arg;
-  const bool wide = p->l->layout == CPU_LAYOUT_F32;
-  (void)worker;
-  for (uint32_t i = 0; i < p->segment->n_piece; i++) {
-    const kit_piece *piece = &p->segment->piece[i];
-    const size_t row = (size_t)cpu_share(piece->rows, index, p->tasks),
-                 end = (size_t)cpu_share(piece->rows, index + 1, p->tasks), k = (size_t)p->l->k;
-    if (p->converted[i])
-      kit_rows_convert(p->rows[i].dtype, p->t->store[piece->weight], wide,
-                       (const char *)p->rows[i].data + row * k * kit_row_element(p->rows[i].dtype),
-                       (end - row) * k, p->converted[i] + row * k * (wide ? 4 : 2));
+/* Rows of a panel are converted and packed while they are in the processor's cache. */
+static void pack_panel(const packing *p, int64_t panel, char *convert, char *to) {
+  const cpu_linear *l = p->l;
+  const bool wide = l->layout == CPU_LAYOUT_F32;
+  kit_piece piece[KIT_PIECES];
+  cpu_matrix matrix[KIT_PIECES];
+  const uint32_t n = cpu_linear_pieces(&p->s->kernels, l, panel, 1, piece);
+  for (uint32_t i = 0; i < n; i++) {
+    const uint32_t dtype = p->rows[i].dtype;
+    const int64_t skipped = (piece[i].first - p->segment->piece[i].first) * l->k;
+    const void *data =
+        (const char *)p->rows[i].data + (size_t)skipped * (size_t)kit_row_element(dtype);
+    if (p->converts[i]) {
+      kit_rows_convert(dtype, p->s->stream->store[piece[i].weight], wide, data,
+                       (size_t)(piece[i].rows * l->k), convert);
+      data = convert;
+      convert += converted_bytes(l, piece[i].rows);
+    }
+    matrix[i] = (cpu_matrix){.format = &l->format,
+                             .view = {.data = data},
+                             .f32 = wide ? data : NULL,
+                             .n = piece[i].rows,
+                             .k = l->k};
   }
+  const cpu_column origin[2] = {{&matrix[0], piece[0].first}, {&matrix[n - 1], piece[n - 1].first}};
+  cpu_pack_panels(&p->shape, l, panel, 1, origin, to);
 }
 
 static void pack_task(void *arg, uint32_t index, uint32_t worker) {
   const packing *p = arg;
-  const uint32_t gate = p->segment->n_piece == 2;
-  const cpu_column origin[2] = {{&p->matrix[0], p->segment->piece[0].first},
-                                {&p->matrix[gate], p->segment->piece[gate].first}};
-  const int64_t first = cpu_share(p->part.n, index, p->tasks);
+  char *convert = p->each ? p->convert + index * p->each : NULL;
+  const int64_t end = cpu_share(p->part.n, index + 1, p->tasks);
   (void)worker;
-  cpu_pack_panels(&p->shape, p->l, p->part.first + first,
-                  cpu_share(p->part.n, index + 1, p->tasks) - first, origin,
-                  p->to + (uint64_t)first * p->l->panel_bytes);
-}
-
-static void on_all(packing *p, const accel_plugin_host *host, int64_t most,
-                   accel_plugin_task_fn fn) {
-  const kit_launch l = {.host = host};
-  const int64_t tasks = 2 * (int64_t)cpu_workers(&l);
-  p->tasks = (uint32_t)(tasks < most ? tasks : most);
-  cpu_parallel(&l, p->tasks, fn, p);
+  for (int64_t i = cpu_share(p->part.n, index, p->tasks); i < end; i++)
+    pack_panel(p, p->part.first + i, convert, p->to + (uint64_t)i * p->l->panel_bytes);
 }
 
 /* Memory for the pieces that the packer cannot read as they are. */
 static int32_t find_converted(cpu_streaming *t, packing *p, accel_plugin_error *error) {
   const bool wide = p->l->layout == CPU_LAYOUT_F32;
-  uint64_t need = 0, at[KIT_PIECES] = {0};
-  bool converts[KIT_PIECES];
-  for (uint32_t i = 0; i < p->segment->n_piece; i++) {
-    const uint32_t store = t->store[p->segment->piece[i].weight];
-    converts[i] =
+  kit_piece piece[KIT_PIECES];
+  const uint32_t n = cpu_linear_pieces(&p->s->kernels, p->l, p->part.first, 1, piece);
+  for (uint32_t i = 0; i < n; i++) {
+    const uint32_t store = t->store[piece[i].weight];
+    p->converts[i] =
         p->rows[i].dtype != store ||
         (wide && (store != ACCEL_PLUGIN_F32 || (uintptr_t)p->rows[i].data % sizeof(float) != 0));
-    at[i] = need;
-    if (converts[i]) need += (uint64_t)(p->segment->piece[i].rows * p->l->k) * (wide ? 4 : 2);
+    if (p->converts[i]) p->each += converted_bytes(p->l, piece[i].rows);
   }
+  const uint64_t need = p->each * p->tasks;
   if (need > t->convert_capacity) {
     free(t->convert);
     t->convert = cpu_alloc_weights(t->host, need, error);
     t->convert_capacity = t->convert ? need : 0;
     if (!t->convert) return ACCEL_PLUGIN_E_HOST_MEMORY;
   }
-  for (uint32_t i = 0; i < p->segment->n_piece; i++)
-    p->converted[i] = converts[i] ? t->convert + at[i] : NULL;
-  return ACCEL_PLUGIN_OK;
-}
-
-/* Packs a segment whose rows have come. */
-static int32_t pack(cpu_streaming *t, packing *p, const accel_plugin_host *host,
-                    accel_plugin_error *error) {
-  int32_t rc = find_converted(t, p, error);
-  if (rc) return rc;
-  bool any = false;
-  for (uint32_t i = 0; i < p->segment->n_piece; i++) {
-    const void *data = p->converted[i] ? p->converted[i] : p->rows[i].data;
-    any |= p->converted[i] != NULL;
-    p->matrix[i] = (cpu_matrix){.format = &p->l->format,
-                                .view = {.data = data},
-                                .f32 = p->l->layout == CPU_LAYOUT_F32 ? data : NULL,
-                                .n = p->segment->piece[i].rows,
-                                .k = p->l->k};
-  }
-  if (any) on_all(p, host, p->segment->piece[0].rows, convert_task);
-  on_all(p, host, p->part.n, pack_task);
+  p->convert = t->convert;
   return ACCEL_PLUGIN_OK;
 }
 
 int32_t cpu_stream_pack(const cpu_self *s, const cpu_linear *l, const kit_segment *segment,
                         const cpu_part *part, const accel_plugin_rows *rows,
                         const accel_plugin_host *host, accel_plugin_error *error) {
-  packing p = {.t = s->stream,
+  const kit_launch launch = {.host = host};
+  packing p = {.s = s,
                .l = l,
                .segment = segment,
                .part = *part,
                .to = (char *)(uintptr_t)part->panels,
-               .shape = cpu_linear_shape(&s->kernels, l)};
+               .shape = cpu_linear_shape(&s->kernels, l),
+               .tasks = pack_tasks(cpu_workers(&launch), part->n)};
   memcpy(p.rows, rows, segment->n_piece * sizeof *rows);
-  return pack(s->stream, &p, host, error);
+  const int32_t rc = find_converted(s->stream, &p, error);
+  if (!rc) cpu_parallel(&launch, p.tasks, pack_task, &p);
+  return rc;
 }
 
 /* Takes segment `at` of the stream and packs it to `to`. */

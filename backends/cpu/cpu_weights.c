@@ -1,11 +1,12 @@
 /* cpu_weights.c - what init does with the weights.
  *
- * Matrices of linear nodes are packed into panels in one huge-page friendly arena, those of
- * convolutions and experts into memory of their own: read from the cache, or lent by the core,
- * packed and returned, one after the other (cpu_store.h), so the peak while loading is the final
- * size and one tensor.  What lies in a file as its format has it is read and packed by blocks.  Of
- * all others small ones (norms, biases) are copied; of large ones (embeddings) rows are read from
- * the file where they lie there, else the core lends them until cleanup.
+ * Matrices of linear nodes are packed into panels in one huge-page friendly arena, which also has
+ * copies of small weights (norms, biases, tables of positions); those of convolutions and experts
+ * into memory of their own.  They are read from the cache, or lent by the core, packed and returned,
+ * one after the other (cpu_store.h), so the peak while loading is the final size and one tensor.
+ * What lies in a file as its format has it is read and packed by blocks.  Of large weights that are
+ * not packed (embeddings) rows are read from the file where they lie there, else the core lends them
+ * until cleanup.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -164,14 +165,36 @@ static uint64_t place_panels(cpu_linear *l, char *base) {
   return panels + 2 * bias;
 }
 
-static int32_t make_arena(cpu_self *s, const accel_plugin_host *host, accel_plugin_error *error) {
+/* Is it read as it is, beside linears and convolutions that pack it? */
+static bool stays_as_is(const cpu_weight *w) {
+  return w->raw || (w->gathered && !w->panels && !w->by_rows);
+}
+
+/* Bytes of a small weight in the arena, where it lies when base is given; 0: it is not kept there. */
+static uint64_t place_small(const cpu_self *s, uint32_t i, const accel_plugin_format *format,
+                            char *base) {
+  cpu_weight *w = &s->weight[i];
+  const accel_plugin_weight *of = &s->program->weight[i];
+  if (!stays_as_is(w) || format->store != ACCEL_PLUGIN_F32 || !is_small(of)) return 0;
+  w->small = (float *)base;
+  return (uint64_t)cpu_aligned(kit_weight_elements(of) * (int64_t)sizeof(float));
+}
+
+/* Everything that the arena has, behind one another; returns its bytes.  base NULL: no memory yet. */
+static uint64_t place_all(cpu_self *s, const accel_plugin_format *format, char *base) {
   uint64_t at = 0;
-  s->arena_bytes = 0;
-  for (uint32_t i = 0; i < s->n_linear; i++) s->arena_bytes += place_panels(&s->linear[i], NULL);
-  s->arena = cpu_alloc_weights(host, s->arena_bytes, error);
-  if (!s->arena) return ACCEL_PLUGIN_E_HOST_MEMORY;
   for (uint32_t i = 0; i < s->n_linear; i++)
-    at += place_panels(&s->linear[i], (char *)s->arena + at);
+    at += place_panels(&s->linear[i], base ? base + at : NULL);
+  for (uint32_t i = 0; i < s->program->n_weight; i++)
+    at += place_small(s, i, &format[i], base ? base + at : NULL);
+  return at;
+}
+
+static int32_t make_arena(cpu_self *s, const cpu_load *load, accel_plugin_error *error) {
+  s->arena_bytes = place_all(s, load->format, NULL);
+  s->arena = cpu_alloc_weights(load->host, s->arena_bytes, error);
+  if (!s->arena) return ACCEL_PLUGIN_E_HOST_MEMORY;
+  (void)place_all(s, load->format, s->arena);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -428,11 +451,10 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o,
   const accel_plugin_host *host = o->host;
   const accel_plugin_format *format = &o->precision.format[i];
   cpu_weight *w = &s->weight[i];
-  const bool wide = format->store == ACCEL_PLUGIN_F32,
-             small = wide && is_small(&s->program->weight[i]), table = !w->raw && !wide;
+  const bool wide = format->store == ACCEL_PLUGIN_F32, table = !w->raw && !wide;
   accel_plugin_weight_view view;
-  int32_t rc = table || (wide && !small) ? host->weight_map(host->self, i, &view, error)
-                                         : kit_weight_borrow(host, i, &view, error);
+  int32_t rc = table || (wide && !w->small) ? host->weight_map(host->self, i, &view, error)
+                                            : kit_weight_borrow(host, i, &view, error);
   if (rc) return rc;
   w->mapped = true;
   if (table) {
@@ -445,13 +467,13 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o,
     /* checks the parts */
     return kit_weight_rows(&s->program->weight[i], format, &view, 0, 0, NULL, error);
   }
-  w->data = small
-                ? w->copy = copy_of(
-                      view.data,
-                      (uint64_t)kit_weight_elements(&s->program->weight[i]) * sizeof(float), error)
-                : all_as_f32(&s->program->weight[i], format, &view, &w->copy, error);
+  if (w->small)
+    memcpy(w->small, view.data,
+           (size_t)kit_weight_elements(&s->program->weight[i]) * sizeof *w->small);
+  w->data =
+      w->small ? w->small : all_as_f32(&s->program->weight[i], format, &view, &w->copy, error);
   if (!w->data) return ACCEL_PLUGIN_E_HOST_MEMORY;
-  if (w->copy) {
+  if (w->small || w->copy) {
     host->weight_unmap(host->self, i);
     w->mapped = false;
   }
@@ -461,7 +483,7 @@ static int32_t keep_raw(cpu_self *s, uint32_t i, const accel_plugin_options *o,
 /* Memory of everything that is packed (not where load->host is NULL), and what fills it. */
 static int32_t make_blocks(cpu_self *s, const cpu_load *load, cpu_blocks *blocks,
                            accel_plugin_error *error) {
-  int32_t rc = load->host ? make_arena(s, load->host, error) : ACCEL_PLUGIN_OK;
+  int32_t rc = load->host ? make_arena(s, load, error) : ACCEL_PLUGIN_OK;
   if (!rc && !add_linears(s, blocks)) rc = kit_no_memory(error, s->n_linear * sizeof *blocks->at);
   if (!rc) rc = cpu_convs_open(load, blocks, &s->convs, error);
   if (!rc) rc = cpu_moes_open(load, blocks, &s->moes, error);
@@ -495,9 +517,7 @@ static int32_t load_weights(cpu_self *s, const accel_plugin_options *o, accel_pl
   if (!rc) rc = cpu_blocks_fill(&blocks, &load, error);
   free(blocks.at);
   for (uint32_t i = 0; !rc && i < s->program->n_weight; i++)
-    if (s->weight[i].raw ||
-        (s->weight[i].gathered && !s->weight[i].panels && !s->weight[i].by_rows))
-      rc = keep_raw(s, i, o, error);
+    if (stays_as_is(&s->weight[i])) rc = keep_raw(s, i, o, error);
   if (!rc && s->stream) rc = cpu_stream_load(s, o, error);
   if (rc) cpu_unmap(s, o->host);
   return rc;

@@ -117,9 +117,9 @@ static void make_program(int64_t n, rate_program *out) {
 typedef struct rate_host {
   accel__test_lent lent; /* first: the services of accel__test_host know no more */
   accel_plugin_weight_view view;
-  const void *zeros; /* [WEIGHT_BYTES] pages that take no memory */
-  char *memory;      /* [ROWS_BYTES] */
-  uint64_t row_bytes;
+  const void *zeros;  /* [WEIGHT_BYTES] pages that take no memory */
+  char *memory;       /* [ROWS_BYTES] */
+  uint64_t row_bytes; /* 0: no rows, only segments of the cache */
   uint8_t row_dtype;
   const char *slot[MAX_SLOTS];
 } rate_host;
@@ -315,6 +315,23 @@ static bool measure_resident(measuring *m, const char *precision, accel__device_
   return clear;
 }
 
+/* A layer of which most is streamed within the budget; false: there is none. */
+static bool set_streamed(measuring *m, const char *precision, const rate_host *h, uint64_t budget,
+                         accel__arena *arena, accel_plugin_estimate *e) {
+  const uint64_t all = STREAM_TIMES * (uint64_t)ROWS_BYTES + budget;
+  if (!set_precision(m, precision, K, arena)) return false;
+  const uint64_t row =
+      h->row_bytes ? h->row_bytes : accel_row_bytes(m->options.precision.format[0].store, K);
+  if (!set_precision(m, precision, (int64_t)(all / row), arena)) return false;
+  m->options.row_dtype = &h->row_dtype;
+  m->options.stream_budget = budget;
+  if (!ask_estimate(m, e) || !e->stream_least) return false;
+  if (e->stream_least <= budget) return true;
+  /* it counts memory for quantising all of the matrix, as its entry of the cache already is */
+  m->options.stream_budget = e->stream_least;
+  return ask_estimate(m, e);
+}
+
 /* false: as above. */
 static bool measure_streamed(measuring *m, const char *precision, const rate_host *h,
                              uint64_t staging, accel__device_rate *out) {
@@ -322,15 +339,11 @@ static bool measure_streamed(measuring *m, const char *precision, const rate_hos
   bool clear = true;
   accel_plugin_estimate e;
   const uint64_t budget = STAGING_SHARE * (staging < MOST_STAGING ? staging : MOST_STAGING);
-  const int64_t n = (int64_t)((STREAM_TIMES * (uint64_t)ROWS_BYTES + budget) / h->row_bytes);
-  if (out->resident > 0 && set_precision(m, precision, n, &arena)) {
-    m->options.row_dtype = &h->row_dtype;
-    m->options.stream_budget = budget;
-    if (ask_estimate(m, &e) && e.stream_least && e.stream_least <= budget && open_layer(m, n)) {
-      const double all = time_run(m, 1), seconds = all - (double)e.stream_resident / out->resident;
-      if (seconds > 0) out->streamed = (double)e.stream_read / seconds;
-      clear = all == 0 || seconds > 0;
-    }
+  if (out->resident > 0 && set_streamed(m, precision, h, budget, &arena, &e) &&
+      open_layer(m, m->p.weight.dim[0])) {
+    const double all = time_run(m, 1), seconds = all - (double)e.stream_resident / out->resident;
+    if (seconds > 0) out->streamed = (double)e.stream_read / seconds;
+    clear = all == 0 || seconds > 0;
   }
   close_layer(m);
   accel__arena_free(&arena);
@@ -344,17 +357,16 @@ static void measure_rates(measuring *m, const char *precision, const rate_host *
   for (int i = 0; i < MOST_TRIES && !clear; i++) {
     *out = (accel__device_rate){0};
     clear = measure_resident(m, precision, out);
-    if (h->row_dtype != ACCEL_PLUGIN_NO_DTYPE)
-      clear = measure_streamed(m, precision, h, staging, out) && clear;
+    if (staging) clear = measure_streamed(m, precision, h, staging, out) && clear;
   }
 }
 
 void accel__device_rate_measure(const accel__device *device, const char *precision,
                                 uint8_t row_dtype, uint64_t staging, accel__pool *pool,
                                 const accel_plugin_host *host, accel__device_rate *out) {
-  rate_host h = {.row_dtype = row_dtype,
-                 .row_bytes = accel_row_bytes(
-                     row_dtype == ACCEL_PLUGIN_NO_DTYPE ? ACCEL_PLUGIN_F32 : row_dtype, K)};
+  rate_host h = {
+      .row_dtype = row_dtype,
+      .row_bytes = row_dtype == ACCEL_PLUGIN_NO_DTYPE ? 0 : accel_row_bytes(row_dtype, K)};
   measuring *m = calloc(1, sizeof *m);
   *out = (accel__device_rate){0};
   void *zeros =

@@ -14,8 +14,9 @@ typedef struct accel__device_rate {
 } accel__device_rate;
 
 /* Takes some tenths of a second, and 200 to 400 MB for that long.  row_dtype: in which the
- * checkpoint holds linear weights (accel_plugin_dtype); NO_DTYPE: nothing is streamed.  staging:
- * memory through which the weights of the model pass, for the size of segments makes a difference.
+ * checkpoint holds linear weights (accel_plugin_dtype); NO_DTYPE: there are no rows of them to read,
+ * only segments of the cache.  staging: memory through which the weights of the model pass, for the
+ * size of segments makes a difference; 0: nothing is streamed by the device's plugin.
  * host: lends parallel, workers and log. */
 void accel__device_rate_measure(const accel__device *device, const char *precision,
                                 uint8_t row_dtype, uint64_t staging, accel__pool *pool,

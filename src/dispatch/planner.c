@@ -511,7 +511,8 @@ static accel_status times_of(const timed *t, const accel__plan *plan, const acce
                                t->of->source, t->of->part ? t->of->part->weight[weight] : weight)
                          : ACCEL_PLUGIN_NO_DTYPE;
   accel__device_rate_measure(t->of->device, t->of->precision->name, row_dtype,
-                             t->streaming->staging, ep->ctx->pool, &ep->host, &s.rate);
+                             streams && !copied ? t->streaming->staging : 0, ep->ctx->pool,
+                             &ep->host, &s.rate);
   if (copied) s.rate.streamed = s.rate.resident; /* by the same kernels */
   if (!(s.rate.resident > 0) || (streams && !(s.rate.streamed > 0))) return ACCEL_OK;
   out->compute = compute_seconds(t, &s, plan->at_once);

@@ -27,6 +27,23 @@ def there(device):
 
 
 class Offload(Case):
+    def card(self):
+        """A device with memory of its own."""
+        device = next(filter(there, ("vulkan", "hip-emulated")), None)
+        if not device:
+            self.skipTest("neither lavapipe nor the emulator is here")
+        return device
+
+    def a_llama(self, device):
+        """A model of 14 MB: its directory, the arguments that generate with it, and what they give while all of it is in the device's memory."""
+        path = self.path("llama")
+        os.mkdir(path)
+        write_llama(path)
+        command = ("generate", path, "--ids", self.path("ids.json", "[5, 6, 7]"), "--device", device, "--precision", "bf16", "--max-new-tokens", "3", "--json")
+        whole = self.good(*command)
+        self.assertNotIn("streaming", whole)
+        return path, command, whole
+
     def distances(self, name, device, precision, **environment):
         """All outputs of a golden, as distances from what it holds."""
         directory = os.path.join(FIXTURES, "models", name)
@@ -52,16 +69,8 @@ class Offload(Case):
                     self.assertEqual(self.distances("llama", placement, "fp32", ACCEL_STREAM_WEIGHTS="1", **CARD[device]), whole)
 
     def test_a_part_under_a_limit(self):
-        device = next(filter(there, ("vulkan", "hip-emulated")), None)
-        if not device:
-            self.skipTest("neither lavapipe nor the emulator is here")
-        path = self.path("llama")
-        os.mkdir(path)
-        write_llama(path)
-        placement = f"{device}=0-2+cpu=3-3"
-        command = ("generate", path, "--ids", self.path("ids.json", "[5, 6, 7]"), "--device", placement, "--precision", "bf16", "--max-new-tokens", "3", "--json")
-        whole = self.good(*command)
-        self.assertNotIn("streaming", whole)
+        placement = f"{self.card()}=0-2+cpu=3-3"
+        path, command, whole = self.a_llama(placement)
         limit = self.good("fit", path, "--device", placement, "--precision", "bf16", "--json")["devices"][0]["parts"][0]["total_bytes"] - (1 << 20)
         found = self.good(*command, "--memory", f"{limit >> 10}K")
         self.assertEqual(found["results"], whole["results"])
@@ -170,7 +179,7 @@ class Offload(Case):
 
     def test_faults_of_the_disk(self):
         """An error, or right numbers: what is read ahead behind the last run is not missed, and how many reads a load has is the device's."""
-        device = next(filter(there, ("vulkan", "hip-emulated")))
+        device = self.card()
         _, whole, _ = self.generate(device, "--precision", "bf16")
         for fault, words in (("read_error", "cannot read"), ("file_changed", "the file was changed"), ("segment_changed", "not what they were")):
             failed = 0
@@ -189,14 +198,8 @@ class Offload(Case):
 
     def test_a_limit_of_host_memory(self):
         """The same model with too little host memory: `accel fit` tells what is read from files, and the load reads that."""
-        device = next(filter(there, ("vulkan", "hip-emulated")), None)
-        if not device:
-            self.skipTest("neither lavapipe nor the emulator is here")
-        path = self.path("llama")
-        os.mkdir(path)
-        write_llama(path)
-        command = ("generate", path, "--ids", self.path("ids.json", "[5, 6, 7]"), "--device", device, "--precision", "bf16", "--max-new-tokens", "3", "--json")
-        whole = self.good(*command)
+        device = self.card()
+        path, command, whole = self.a_llama(device)
         least = re.search(r"with --memory (\d+M) it runs", run(*command, "--memory", "1M").stderr).group(1)
         small = run(*command, "--memory", least, environment={"ACCEL_HOST_MEM_LIMIT": "100K"})
         self.assertEqual(small.returncode, 5, small.stderr)
@@ -212,16 +215,9 @@ class Offload(Case):
         self.assertEqual(found["streaming"]["disk_bytes_per_run"], fit["stream_disk_bytes_per_run"])
 
     def test_a_limit(self):
-        """A model of 14 MB under a limit: `accel fit` says what stays and what is copied, the load keeps to it, and what is refused names a limit that works."""
-        device = next(filter(there, ("vulkan", "hip-emulated")), None)
-        if not device:
-            self.skipTest("neither lavapipe nor the emulator is here")
-        path = self.path("llama")
-        os.mkdir(path)
-        write_llama(path)
-        command = ("generate", path, "--ids", self.path("ids.json", "[5, 6, 7]"), "--device", device, "--precision", "bf16", "--max-new-tokens", "3", "--json")
-        whole = self.good(*command)
-        self.assertNotIn("streaming", whole)
+        """Under a limit `accel fit` says what stays and what is copied, the load keeps to it, and what is refused names a limit that works."""
+        device = self.card()
+        path, command, whole = self.a_llama(device)
         refused = run(*command, "--memory", "1M")
         self.assertEqual(refused.returncode, 5, refused.stderr)
         least = re.search(r"with --memory (\d+M) it runs, its weights being copied from host memory", refused.stderr)
@@ -247,16 +243,14 @@ class Offload(Case):
         os.makedirs(os.path.join(root, "proc"))
         with open(os.path.join(root, "proc", "meminfo"), "w", encoding="ascii") as f:
             f.write("MemTotal: 100 kB\nMemAvailable: 100 kB\n")
-        device = next(filter(there, ("vulkan", "hip-emulated")))
+        device = self.card()
         code, _, errors = self.generate(device, ACCEL_STREAM_WEIGHTS="1", ACCEL_DETECT_ROOT=root)
         self.assertEqual(code, 5, errors)
         self.assertRegex(errors, "take [0-9.]+ MiB of host memory, or [0-9.]+ MiB at least, and 0.[01] MiB are there")
 
     def test_a_choice_goes_on(self):
         """A chain, and a precision that is to be chosen, pass over what would copy."""
-        device = next(filter(there, ("vulkan", "hip-emulated")), None)
-        if not device:
-            self.skipTest("neither lavapipe nor the emulator is here")
+        device = self.card()
         code, found, errors = self.generate(device + ",cpu", ACCEL_STREAM_WEIGHTS="1")
         self.assertEqual((code, found and found["device"]), (0, "cpu"), errors)
         code, _, errors = self.generate(device, "--precision", "auto", ACCEL_STREAM_WEIGHTS="1")

@@ -290,6 +290,9 @@ class Limit(unittest.TestCase):
             self.assertEqual((bert.fits, bert.seconds_per_token, bert.seconds_to_first), (True, 0, 0))
             random_weights = context.fit("Qwen/Qwen3-0.6B", "cpu", "bf16", times=True)[0]
             self.assertEqual((random_weights.disk_bytes_per_second, random_weights.seconds_to_first), (0, 0))
+        with tempfile.TemporaryDirectory() as cache, accel.Context(threads=2, memory="4M", cache_directory=cache) as context:
+            whole = context.fit(self.work.name, "cpu", "fp4", seq=16, times=True)[0]  # one factor for all of a weight: no rows, only segments of the cache
+            self.assertTrue(whole.streams and whole.seconds_per_token >= whole.compute_seconds > 0, whole)
 
     def test_benchmark(self):
         db, out = os.path.join(self.work.name, "bench.sqlite"), os.path.join(self.work.name, "bench.json")
