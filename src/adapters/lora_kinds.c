@@ -1,7 +1,7 @@
-/* lora_kinds.c - files whose modules are no plain LoRA: LoCon with a kernel of its own, LoHa and LoKr,
- * in the names that LyCORIS and PEFT share, and DoRA.
+/* lora_kinds.c - files whose modules are no plain LoRA: LoCon with a kernel between its factors, LoHa
+ * and LoKr, in the names that LyCORIS and PEFT share, and DoRA.
  *
- *   LoCon  lora_up, lora_mid and lora_down as three convolutions, the last to come first
+ *   LoCon  three convolutions behind each other: lora_down, lora_mid, lora_up
  *   LoHa   (hada_w1_a hada_w1_b) * (hada_w2_a hada_w2_b), element by element
  *   LoKr   the Kronecker product of lokr_w1 and lokr_w2, each whole or a product of _a and _b
  *
