@@ -153,8 +153,8 @@ static accel_status bind_module(const binding *b, const accel__adapter *a,
   if (index < 0) return ACCEL_OK;
   ACCEL_TRY(refuse_coded(b, a, index));
   if (m->tensor[ACCEL__LORA_EMBEDDING_A]) ACCEL_TRY(refuse_tied(b, a, index));
-  const bool other =
-      m->tensor[ACCEL__LOHA_W1_A] || m->tensor[ACCEL__LOKR_W1] || m->tensor[ACCEL__LOKR_W1_A];
+  const bool other = m->tensor[ACCEL__LORA_MID] || m->tensor[ACCEL__LOHA_W1_A] ||
+                     m->tensor[ACCEL__LOKR_W1] || m->tensor[ACCEL__LOKR_W1_A];
   ACCEL_TRY(other ? bind_other(b, a, m, index) : bind_matrices(b, a, m, index));
   return bind_bias(b, a, m);
 }

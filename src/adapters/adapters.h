@@ -23,6 +23,7 @@ typedef enum accel__lora_kind {
   /* of files (lora_kinds.c) */
   ACCEL__LORA_ALPHA,      /* one number */
   ACCEL__LORA_DORA_SCALE, /* a magnitude, as LyCORIS shapes it */
+  ACCEL__LORA_MID,        /* a kernel between A and B */
   ACCEL__LOHA_W1_A,
   ACCEL__LOHA_W1_B,
   ACCEL__LOHA_T1,

@@ -55,8 +55,8 @@ accel_status accel__lora_file_base(accel__adapter_base *base);
 accel_status accel__lora_file_find(const accel__adapter_base *base, const accel__adapter *adapter,
                                    const accel__adapter_module *module, int64_t *out);
 
-/* Is a module of a file one of LoHa or LoKr?  Sets its rank; ACCEL_ERROR_FORMAT, _UNSUPPORTED: tensors
- * that do not make one kind, or whose meaning is not certain. */
+/* Is a module of a file one of LoCon, LoHa or LoKr?  Sets its rank; ACCEL_ERROR_FORMAT, _UNSUPPORTED:
+ * tensors that do not make one kind, or whose meaning is not certain. */
 accel_status accel__lora_kind_check(const accel__adapter *a, accel__adapter_module *module,
                                     bool *other);
 /* *delta of such a module, for a tensor of delta->rows and delta->columns; in `arena`. */

@@ -24,6 +24,7 @@ static const struct suffix {
                 {".lora_B.weight", ACCEL__LORA_B},
                 {".lora_down.weight", ACCEL__LORA_A},
                 {".lora_up.weight", ACCEL__LORA_B},
+                {".lora_mid.weight", ACCEL__LORA_MID},
                 {".lora.down.weight", ACCEL__LORA_A},
                 {".lora.up.weight", ACCEL__LORA_B},
                 {"_lora.down.weight", ACCEL__LORA_A},

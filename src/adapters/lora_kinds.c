@@ -1,6 +1,7 @@
-/* lora_kinds.c - files whose modules are no plain LoRA: LoHa and LoKr, in the names that LyCORIS and PEFT
- * share, and DoRA.
+/* lora_kinds.c - files whose modules are no plain LoRA: LoCon with a kernel between its factors, LoHa
+ * and LoKr, in the names that LyCORIS and PEFT share, and DoRA.
  *
+ *   LoCon  three convolutions behind each other: lora_down, lora_mid, lora_up
  *   LoHa   (hada_w1_a hada_w1_b) * (hada_w2_a hada_w2_b), element by element
  *   LoKr   the Kronecker product of lokr_w1 and lokr_w2, each whole or a product of _a and _b
  *
@@ -28,6 +29,9 @@ static accel_status unclear(const accel__adapter *a, const accel__adapter_module
 
 static const char *missing(const accel__adapter_module *m, bool loha) {
   const accel__tensor_info *const *t = m->tensor;
+  if (t[ACCEL__LORA_MID])
+    return t[ACCEL__LORA_A] && t[ACCEL__LORA_B] ? NULL
+                                                : "has a lora_mid, but no lora_down or lora_up";
   if (loha) {
     if (!t[ACCEL__LOHA_W1_A] || !t[ACCEL__LOHA_W1_B]) return "has only part of hada_w1";
     if (!t[ACCEL__LOHA_W2_A] || !t[ACCEL__LOHA_W2_B]) return "has only part of hada_w2";
@@ -44,21 +48,22 @@ static const char *missing(const accel__adapter_module *m, bool loha) {
 
 accel_status accel__lora_kind_check(const accel__adapter *a, accel__adapter_module *m,
                                     bool *other) {
-  const bool plain = any(m, ACCEL__LORA_A, ACCEL__LORA_B),
+  const bool plain = any(m, ACCEL__LORA_A, ACCEL__LORA_B) || m->tensor[ACCEL__LORA_MID],
              loha = any(m, ACCEL__LOHA_W1_A, ACCEL__LOHA_T2),
              lokr = any(m, ACCEL__LOKR_W1, ACCEL__LOKR_T2);
-  *other = loha || lokr;
+  *other = loha || lokr || m->tensor[ACCEL__LORA_MID];
   if (m->tensor[ACCEL__LORA_DORA_SCALE] && a->scale != 1)
     return unclear(a, m,
                    "has a dora_scale, which programs take at a scale of 1 alike, and at no other");
   if (!*other) return ACCEL_OK;
   if (plain + loha + lokr > 1) return bad(a, m, "has matrices of LoRA, LoHa and LoKr side by side");
   if (m->tensor[ACCEL__LORA_DORA_SCALE] || m->tensor[ACCEL__LORA_MAGNITUDE])
-    return unclear(a, m, "has magnitudes beside LoHa or LoKr, which is not supported");
+    return unclear(a, m, "has magnitudes beside lora_mid, LoHa or LoKr, which is not supported");
   const char *why = missing(m, loha);
   if (why) return bad(a, m, why);
   /* the rank is of the factors; a LoKr of two whole ones is not scaled */
-  const accel__tensor_info *ranked = loha                          ? m->tensor[ACCEL__LOHA_W1_B]
+  const accel__tensor_info *ranked = plain                         ? m->tensor[ACCEL__LORA_A]
+                                     : loha                        ? m->tensor[ACCEL__LOHA_W1_B]
                                      : m->tensor[ACCEL__LOKR_W1_B] ? m->tensor[ACCEL__LOKR_W1_B]
                                                                    : m->tensor[ACCEL__LOKR_W2_B];
   m->lora.rank = ranked ? ranked->dim[0] : 0;
@@ -133,6 +138,20 @@ static accel_status multiplied(const factor *f, accel__arena *arena, float **out
   return ACCEL_OK;
 }
 
+/* lora_down's kernel is 1 x 1; lora_mid's is the base's. */
+static accel_status make_locon(const accel__adapter *a, const accel__adapter_module *m,
+                               accel__arena *arena, accel__weight_delta *d) {
+  factor f = {.rows = d->rows, .columns = d->columns, .rank = (uint32_t)m->lora.rank};
+  ACCEL_TRY(accel__adapter_matrix(a, m->name, m->tensor[ACCEL__LORA_B], (int64_t[]){f.rows, f.rank},
+                                  arena, &f.left));
+  ACCEL_TRY(unfold(a, m, m->tensor[ACCEL__LORA_MID], m->tensor[ACCEL__LORA_A], arena, &f));
+  accel__adapter_scale(f.left, f.rows * f.rank, a->scale * m->lora.scaling);
+  d->left = f.left;
+  d->right = f.right;
+  d->rank = f.rank;
+  return ACCEL_OK;
+}
+
 static accel_status make_loha(const accel__adapter *a, const accel__adapter_module *m,
                               accel__arena *arena, accel__weight_delta *d) {
   factor one = {.rows = d->rows, .columns = d->columns}, two = one;
@@ -188,6 +207,7 @@ static accel_status make_lokr(const accel__adapter *a, const accel__adapter_modu
 
 accel_status accel__lora_kind_delta(const accel__adapter *a, const accel__adapter_module *m,
                                     accel__arena *arena, accel__weight_delta *delta) {
+  if (m->tensor[ACCEL__LORA_MID]) return make_locon(a, m, arena, delta);
   return m->tensor[ACCEL__LOHA_W1_A] ? make_loha(a, m, arena, delta)
                                      : make_lokr(a, m, arena, delta);
 }

@@ -3,10 +3,11 @@
     python3 diffusion_peers.py prepare DIR [PART...]      random weights of each part's public shape, saved by diffusers, and converted for OpenVINO
     python3 diffusion_peers.py run DIR [PART...] [--precisions fp32,bf16,int8] [--threads 1,2] [--rounds R] [--peers libaccel,torch,openvino]
 
-PART: unet (SD 1.5, latents of 64 x 64), vae (its autoencoder there and back, 512 x 512), unet-xl (SDXL, 64 x 64).  Each peer is a process of its own that is
-loaded once; the rounds visit every peer, one further each time, for one run, after one uncounted run.  Printed are medians, fastest runs, how far an output is
-from PyTorch's at fp32, peak memory of each process, and the best peer's time over ours (above 1: ours is faster).  int8 of OpenVINO is nncf's
-compress_weights, PyTorch has none for convolutions.  Needs torch, diffusers, openvino and nncf; libaccel by ACCEL_LIBRARY and the package in PYTHONPATH.
+PART: unet (SD 1.5, latents of 64 x 64), vae (its autoencoder there and back, 512 x 512), unet-xl (SDXL, 64 x 64, whose weights are stored in bf16, for OpenVINO,
+too).  Each peer is a process of its own that is loaded once; the rounds visit every peer, one further each time, for one run, after one uncounted run.  Printed
+are medians, fastest runs, how far an output is from PyTorch's at fp32, peak memory of each process, and the best peer's time over ours (above 1: ours is faster).
+int8 of OpenVINO is nncf's compress_weights, PyTorch has none for convolutions.  Needs torch, diffusers, openvino and nncf; libaccel by ACCEL_LIBRARY and the
+package in PYTHONPATH.
 """
 import argparse
 import json
@@ -14,6 +15,7 @@ import os
 import pathlib
 import resource
 import statistics
+import struct
 import subprocess
 import sys
 import time
@@ -29,6 +31,8 @@ PARTS = {
     "vae": ("AutoencoderKL", dict(
         block_out_channels=[128, 256, 512, 512], layers_per_block=2, sample_size=512, down_block_types=["DownEncoderBlock2D"] * 4, up_block_types=["UpDecoderBlock2D"] * 4)),
 }
+
+BF16 = {"unet-xl"}  # stored so: 5 GB
 
 
 def inputs_of(part):
@@ -64,20 +68,51 @@ def torch_module(folder, part, dtype):
     return Plain().eval()
 
 
+def save_bf16(folder, part):
+    """Random weights in bf16, tensor by tensor: the model is never in memory as a whole."""
+    import diffusers
+    import torch
+    kind, config = PARTS[part]
+    with torch.device("meta"):
+        net = getattr(diffusers, kind)(**config)
+    net.save_config(folder / part)
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for name, t in net.state_dict().items():
+        header[name] = {"dtype": "BF16", "shape": list(t.shape), "data_offsets": [at, at + 2 * t.numel()]}
+        at += 2 * t.numel()
+    text = json.dumps(header).encode()
+    with open(folder / part / "diffusion_pytorch_model.safetensors", "wb") as f:
+        f.write(struct.pack("<Q", len(text)) + text)
+        for name, t in net.state_dict().items():
+            if t.dim() > 1:  # as torch draws them: uniform, within one over the root of the inputs
+                bound = (t[0].numel()) ** -0.5
+                made = torch.empty(t.shape).uniform_(-bound, bound)
+            else:
+                made = torch.zeros(t.shape) if name.endswith("bias") else torch.ones(t.shape)
+            f.write(made.to(torch.bfloat16).view(torch.int16).numpy().tobytes())
+
+
 def prepare(folder, parts):
     import diffusers
     import openvino
     import torch
+    from openvino.frontend.pytorch import patch_model
     torch.manual_seed(0)
     for part in parts:
         kind, config = PARTS[part]
         if not (folder / part / "config.json").exists():
-            getattr(diffusers, kind)(**config).save_pretrained(folder / part)
+            if part in BF16:
+                save_bf16(folder, part)
+            else:
+                getattr(diffusers, kind)(**config).save_pretrained(folder / part)
         if (folder / f"{part}.xml").exists():
             continue
         example = tuple(torch.from_numpy(v) for v in inputs_of(part).values())
+        module = torch_module(folder, part, torch.bfloat16 if part in BF16 else torch.float32)
+        if part in BF16:  # as optimum-intel does: weights stay narrow, what is computed is fp32
+            patch_model.__make_16bit_traceable(module)
         with torch.no_grad():
-            net = openvino.convert_model(torch_module(folder, part, torch.float32), example_input=example, input=[list(v.shape) for v in example])
+            net = openvino.convert_model(module, example_input=example, input=[list(v.shape) for v in example])
         openvino.save_model(net, folder / f"{part}.xml", compress_to_fp16=False)
         try:
             import nncf

@@ -624,6 +624,39 @@ def with_other(pipe, name, scale):
     return unet
 
 
+def with_locon(pipe, scale):
+    """The same with LoCon as LyCORIS has it for convolutions: three of them behind each other, of which the middle one has the layer's kernel."""
+    class Locon(torch.nn.Module):
+        def __init__(self, base, alpha):
+            super().__init__()
+            inner = {"kernel_size": base.kernel_size, "stride": base.stride, "padding": base.padding}
+            self.base, self.scaling = base, scale * alpha / RANK
+            self.lora_down = torch.nn.Conv2d(base.in_channels, RANK, 1, bias=False)
+            self.lora_mid = torch.nn.Conv2d(RANK, RANK, **inner, bias=False)
+            self.lora_up = torch.nn.Conv2d(RANK, base.out_channels, 1, bias=False)
+
+        def forward(self, x):
+            return self.base(x) + self.scaling * self.lora_up(self.lora_mid(self.lora_down(x)))
+
+    seed("locon")
+    unet, tensors = copy.deepcopy(pipe.unet), {}
+    for module in UNET_MODULES:
+        parent, _, last = module.rpartition(".")
+        layer = unet.get_submodule(module)
+        if not isinstance(layer, torch.nn.Conv2d):
+            continue
+        layer = Locon(layer, alpha := 3.0)
+        base = "lora_unet_" + module.replace(".", "_")
+        for kind in ("lora_down", "lora_mid", "lora_up"):
+            with torch.no_grad():
+                getattr(layer, kind).weight.normal_(std=0.5)
+            tensors[f"{base}.{kind}.weight"] = getattr(layer, kind).weight.detach().clone()
+        tensors[base + ".alpha"] = torch.tensor(alpha)
+        setattr(unet.get_submodule(parent), last, layer)
+    save_file(tensors, DIFFUSION / "lora" / "locon.safetensors")
+    return unet
+
+
 def with_lora(pipe, names, scales):
     """The pipeline with LoRA files merged; undone by without_lora."""
     cls, level = type(pipe.text_encoder), getattr(type(pipe.text_encoder), "text_model", None)
@@ -700,7 +733,7 @@ def pipelines(wanted):
             ("dpm", dict(prompt=["a boat"], num_inference_steps=20, seed=2 ** 33 + 1, scheduler="DPMSolverMultistepScheduler")),
             *((f"lora_{name}", dict(prompt=["a cat"], loras=names, scales=scales, num_inference_steps=3, seed=8)) for name, names, scales in (
                 ("peft", ["peft"], [0.7]), ("kohya", ["kohya"], [1.0]), ("old", ["old"], [-0.5]), ("two", ["plain", "kohya"], [1.0, 0.5]), ("dora", ["dora"], [1.0]), ("dora_part", ["dora"], [0.6]), ("loha", ["loha"], [0.7]), ("loha_tucker", ["loha_tucker"], [1.0]),
-                ("lokr", ["lokr"], [0.5]), ("lokr_tucker", ["lokr_tucker"], [1.0]), ("lokr_whole", ["lokr_whole"], [1.0])))]),  # last: what is merged leaves the weights by a rounding other than they were
+                ("lokr", ["lokr"], [0.5]), ("lokr_tucker", ["lokr_tucker"], [1.0]), ("lokr_whole", ["lokr_whole"], [1.0]), ("locon", ["locon"], [0.8])))]),  # last: what is merged leaves the weights by a rounding other than they were
         "xl": (D.EulerDiscreteScheduler(**sd, timestep_spacing="leading"), {"xl": True, "unet": XL, "vae": {"scaling_factor": 0.13025}}, [
             ("plain", dict(prompt=["a cat", "the dog, red"], num_inference_steps=4, seed=3)),
             ("negative", dict(prompt=["a cat"], negative_prompt="blue", num_inference_steps=20, seed=6, height=24, width=40, clip_skip=1)),
@@ -780,6 +813,9 @@ def pipelines(wanted):
             if isinstance(own.get("negative_prompt"), str):
                 own["negative_prompt"] = [own["negative_prompt"]] * len(own["prompt"])
             plain = pipe.unet if hasattr(pipe, "unet") else None
+            if own.get("loras") == ["locon"]:
+                pipe.unet = with_locon(pipe, *own.pop("scales"))
+                own.pop("loras")
             if own.get("loras", [None])[0] in OTHERS:
                 pipe.unet = with_other(pipe, own.pop("loras")[0], own.pop("scales")[0])
             (pipe.vae.enable_tiling if own.pop("vae_tiling", False) else pipe.vae.disable_tiling)()
