@@ -7,6 +7,7 @@
 
 #include "cpu_moe_stream.h"
 
+enum { FEW_ROWS = 4 }; /* of an expert: those that are not worth tasks of their own */
 enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };
 
 typedef struct job {
@@ -140,8 +141,11 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
   j->kernel->run(&g, 0, rows, panel, panel_end);
 }
 
+/* Experts with many rows take unequally long and are cut for all threads, those with few together. */
 static void run_products(job *j) {
-  const int64_t most = 4 * (int64_t)cpu_workers(j->l);
+  const bool few = j->n < FEW_ROWS * j->n_group;
+  const int64_t tasks = 4 * (int64_t)cpu_workers(j->l),
+                most = few ? (tasks + j->n_group - 1) / j->n_group : tasks;
   j->parts = j->e->panels < most ? j->e->panels : most;
   cpu_parallel(j->l, (uint32_t)(j->n_group * j->parts), product_task, j);
 }
