@@ -82,10 +82,10 @@ static void rows_task(void *arg, uint32_t index, uint32_t worker) {
   }
 }
 
-/* What follows the first product.  Biases of up and gate that lie in turn are taken apart for the
- * columns of these panels, into `apart` [2][I]. */
-static void set_up(const job *j, int32_t expert, int64_t panel, int64_t panel_end, float *apart,
-                   cpu_gemm *g) {
+/* Of the first product: biases, activation and gate.  Biases of up and gate that lie in turn are
+ * taken apart for the columns of these panels, into `apart` [2][I]. */
+static void set_epilogue(const job *j, int32_t expert, int64_t panel, int64_t panel_end,
+                         float *apart, cpu_gemm *g) {
   const kit_tensor *all = &j->l->in[BIAS_UP];
   const int32_t glu = j->moe->glu;
   const int64_t n = g->n, cols = j->kernel->cols / 2, end = panel_end * cols;
@@ -135,13 +135,14 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
                 panel_end = cpu_share(e->panels, (uint32_t)part + 1, (uint32_t)j->parts);
   if (rows < 1) return;
   if (e == &j->moe->up)
-    set_up(j, expert, panel, panel_end, j->bias + worker * 2 * j->inner, &g);
+    set_epilogue(j, expert, panel, panel_end, j->bias + worker * 2 * j->inner, &g);
   else if (kit_has(&j->l->in[BIAS_DOWN]))
     g.bias = kit_f32(&j->l->in[BIAS_DOWN]) + expert * e->n;
   j->kernel->run(&g, 0, rows, panel, panel_end);
 }
 
-/* Experts with many rows take unequally long and are cut for all threads, those with few together. */
+/* Experts with many rows take unequally long, and each is cut for all threads; those with few are
+ * cut as one. */
 static void run_products(job *j) {
   const bool few = j->n < FEW_ROWS * j->n_group;
   const int64_t tasks = 4 * (int64_t)cpu_workers(j->l),

@@ -24,8 +24,8 @@ typedef struct cpu_experts {
 
 typedef struct cpu_moe {
   int64_t experts;
-  int32_t
-      glu; /* else than ACCEL_PLUGIN_GLU_NONE: up's panels hold both halves, the kernel joins them */
+  /* not ACCEL_PLUGIN_GLU_NONE: up's panels hold both halves, which the kernel joins */
+  int32_t glu;
   cpu_experts up, down;
   bool streamed;  /* its experts are read when they are routed: cpu_moe_stream.h */
   uint32_t first; /* streamed: the number of its first expert among those of all layers */
