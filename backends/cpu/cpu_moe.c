@@ -7,6 +7,7 @@
 
 #include "cpu_moe_stream.h"
 
+enum { FEW_ROWS = 4 }; /* of an expert: those that are not worth tasks of their own */
 enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };
 
 typedef struct job {
@@ -14,8 +15,7 @@ typedef struct job {
   const kit_launch *l;
   const cpu_kernels *kernels;
   const cpu_moe *moe;
-  /* choices; of this pass; H, I, columns of up's result */
-  int64_t k, token, tokens, pairs, hidden, inner, wide;
+  int64_t k, token, tokens, pairs, hidden, inner; /* choices; of this pass; H, I */
   int32_t act;
   float alpha, limit;
   /* [experts]: first place and number of the pairs of each; pair at each place; place of each pair */
@@ -24,10 +24,13 @@ typedef struct job {
   int32_t *chosen, n_chosen;
   int32_t *group, n_group; /* of these that are used now */
   int64_t first, n, room;  /* their places, as many as the workspace has rows for at a time */
-  /* [pairs][wide], [pairs][I], [pairs][H]; fused: up is not there */
-  float *up, *middle, *down;
-  float *scale, *zero;  /* [pairs], of rows as kernels read them */
-  char *rows;           /* such rows */
+  float *middle, *down;    /* [pairs][I], [pairs][H] */
+  float *bias;             /* [workers][2][I]: of up and of gate where they are stored in turn */
+  float *scale, *zero;     /* [pairs], of rows as kernels read them */
+  char *rows;              /* such rows */
+  float *token_scale, *token_zero; /* [tokens] */
+  char *token_rows;     /* the same of each token once, whatever the number of its choices */
+  bool converted;       /* they are there */
   const cpu_experts *e; /* at hand */
   const cpu_linear_kernel *kernel;
   cpu_act_format x; /* what it reads */
@@ -38,7 +41,24 @@ typedef struct job {
   uint32_t tasks;
 } job;
 
+/* Tokens that the workspace has memory for. */
+static int64_t tokens_of(const kit_launch *l) {
+  int64_t k = kit_cols(&l->in[IDX]), most = k > 0 ? CPU_MOE_PAIRS / k : 1;
+  if (most < 1) most = 1;
+  return l->in[X].dim[0] < most ? l->in[X].dim[0] : most;
+}
+
 /* ---- a product of each expert's rows ---- */
+
+static void convert_tokens_task(void *arg, uint32_t index, uint32_t worker) {
+  const job *j = arg;
+  const int64_t t = cpu_share(j->tokens, index, j->tasks),
+                n = cpu_share(j->tokens, index + 1, j->tasks) - t;
+  (void)worker;
+  cpu_convert_rows(j->kernels->convert[j->x], j->x, j->from + (j->token + t) * j->from_ld,
+                   j->from_ld, n, j->e->k, j->token_rows + t * j->row_bytes, j->token_scale + t,
+                   j->token_zero + t);
+}
 
 /* Rows in the order of places, as the kernel reads them. */
 static void rows_task(void *arg, uint32_t index, uint32_t worker) {
@@ -46,14 +66,48 @@ static void rows_task(void *arg, uint32_t index, uint32_t worker) {
   (void)worker;
   for (int64_t i = j->first + cpu_share(j->n, index, j->tasks);
        i < j->first + cpu_share(j->n, index + 1, j->tasks); i++) {
-    const int64_t at = i - j->first;
-    const float *x = j->from + (j->by_token ? j->token + j->order[i] / j->k : at) * j->from_ld;
+    const int64_t at = i - j->first, t = j->by_token ? j->order[i] / j->k : 0;
+    const float *x = j->from + (j->by_token ? j->token + t : at) * j->from_ld;
     char *to = j->rows + at * j->row_bytes;
-    if (j->x == CPU_ACT_F32)
+    if (j->x == CPU_ACT_F32) {
       memcpy(to, x, (size_t)j->e->k * sizeof *x);
-    else
+    } else if (j->by_token && j->converted) {
+      memcpy(to, j->token_rows + t * j->row_bytes, (size_t)j->row_bytes);
+      j->scale[at] = j->token_scale[t];
+      j->zero[at] = j->token_zero[t];
+    } else {
       cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to,
                        j->scale + at, j->zero + at);
+    }
+  }
+}
+
+/* Of the first product: biases, activation and gate.  Biases of up and gate that lie in turn are
+ * taken apart for the columns of these panels, into `apart` [2][I]. */
+static void set_epilogue(const job *j, int32_t expert, int64_t panel, int64_t panel_end,
+                         float *apart, cpu_gemm *g) {
+  const kit_tensor *all = &j->l->in[BIAS_UP];
+  const int32_t glu = j->moe->glu;
+  const int64_t n = g->n, cols = j->kernel->cols / 2, end = panel_end * cols;
+  g->act = j->act;
+  g->alpha = j->alpha;
+  g->limit = j->limit;
+  g->glu = glu != ACCEL_PLUGIN_GLU_NONE;
+  if (!kit_has(all)) return;
+  const float *bias = kit_f32(all) + expert * (g->glu ? 2 * n : n);
+  g->bias = bias;
+  if (glu == ACCEL_PLUGIN_GLU_GATE_LAST) {
+    g->bias_gate = bias + n;
+  } else if (glu == ACCEL_PLUGIN_GLU_GATE_FIRST) {
+    g->bias_gate = bias;
+    g->bias = bias + n;
+  } else if (glu == ACCEL_PLUGIN_GLU_INTERLEAVED) {
+    for (int64_t i = panel * cols; i < n && i < end; i++) {
+      apart[i] = bias[2 * i + 1];
+      apart[n + i] = bias[2 * i];
+    }
+    g->bias = apart;
+    g->bias_gate = apart + n;
   }
 }
 
@@ -64,9 +118,6 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const int64_t part = index % j->parts, begin = j->start[expert] - j->first,
                 end = begin + j->count[expert], first = begin > 0 ? begin : 0,
                 rows = (end < j->n ? end : j->n) - first;
-  const bool up = e == &j->moe->up;
-  const kit_tensor *bias = &j->l->in[up ? BIAS_UP : BIAS_DOWN];
-  (void)worker;
   cpu_gemm g = {.n = e->n,
                 .k = e->k,
                 .x = j->rows + first * j->row_bytes,
@@ -79,20 +130,23 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
                 .store = e->format.store,
                 .scale = e->format.scale,
                 .y = j->to + first * e->n,
-                .ldy = e->n,
-                .bias = kit_has(bias) ? kit_f32(bias) + expert * e->n : NULL,
-                .glu = up && j->moe->fused};
-  if (up && (j->moe->fused || j->moe->glu == ACCEL_PLUGIN_GLU_NONE)) {
-    g.act = j->act;
-    g.alpha = j->alpha;
-  }
-  if (rows > 0)
-    j->kernel->run(&g, 0, rows, cpu_share(e->panels, (uint32_t)part, (uint32_t)j->parts),
-                   cpu_share(e->panels, (uint32_t)part + 1, (uint32_t)j->parts));
+                .ldy = e->n};
+  const int64_t panel = cpu_share(e->panels, (uint32_t)part, (uint32_t)j->parts),
+                panel_end = cpu_share(e->panels, (uint32_t)part + 1, (uint32_t)j->parts);
+  if (rows < 1) return;
+  if (e == &j->moe->up)
+    set_epilogue(j, expert, panel, panel_end, j->bias + worker * 2 * j->inner, &g);
+  else if (kit_has(&j->l->in[BIAS_DOWN]))
+    g.bias = kit_f32(&j->l->in[BIAS_DOWN]) + expert * e->n;
+  j->kernel->run(&g, 0, rows, panel, panel_end);
 }
 
+/* Experts with many rows take unequally long, and each is cut for all threads; those with few are
+ * cut as one. */
 static void run_products(job *j) {
-  const int64_t most = 4 * (int64_t)cpu_workers(j->l);
+  const bool few = j->n < FEW_ROWS * j->n_group;
+  const int64_t tasks = 4 * (int64_t)cpu_workers(j->l),
+                most = few ? (tasks + j->n_group - 1) / j->n_group : tasks;
   j->parts = j->e->panels < most ? j->e->panels : most;
   cpu_parallel(j->l, (uint32_t)(j->n_group * j->parts), product_task, j);
 }
@@ -115,48 +169,14 @@ static void multiply(job *j, const cpu_experts *e, const float *from, int64_t fr
     j->rows = rows;
     return;
   }
-  j->tasks = cpu_tasks(j->l, j->n, 0.3 * (double)e->k);
+  if (by_token && j->x != CPU_ACT_F32 && !j->converted && j->tokens <= tokens_of(j->l)) {
+    j->tasks = cpu_tasks(j->l, j->tokens, 0.3 * (double)e->k);
+    cpu_parallel(j->l, j->tasks, convert_tokens_task, j);
+    j->converted = true;
+  }
+  j->tasks = cpu_tasks(j->l, j->n, (by_token ? 0.1 : 0.3) * (double)e->k);
   cpu_parallel(j->l, j->tasks, rows_task, j);
   run_products(j);
-}
-
-/* ---- gates that no kernel joins ---- */
-
-static void gate_row(const job *j, const float *from, float *gate, float *up) {
-  const int64_t n = j->inner;
-  if (j->moe->glu == ACCEL_PLUGIN_GLU_INTERLEAVED) {
-    for (int64_t i = 0; i < n; i++) {
-      gate[i] = from[2 * i];
-      up[i] = from[2 * i + 1];
-    }
-  } else {
-    bool first = j->moe->glu == ACCEL_PLUGIN_GLU_GATE_FIRST;
-    memcpy(gate, from + (first ? 0 : n), (size_t)n * sizeof *gate);
-    memcpy(up, from + (first ? n : 0), (size_t)n * sizeof *up);
-  }
-}
-
-/* middle = act(gate) * up; up's row is used up. */
-static void gate_task(void *arg, uint32_t index, uint32_t worker) {
-  const job *j = arg;
-  const cpu_kernels *k = j->kernels;
-  const int64_t n = j->inner, wider = j->hidden > n ? j->hidden : n;
-  const float one = 1.0f;
-  (void)worker;
-  for (int64_t i = j->first + cpu_share(j->n, index, j->tasks);
-       i < j->first + cpu_share(j->n, index + 1, j->tasks); i++) {
-    /* free until the next product */
-    float *gate = j->middle + (i - j->first) * n, *up = j->down + i * wider;
-    gate_row(j, j->up + (i - j->first) * j->wide, gate, up);
-    if (j->limit > 0) {
-      k->unary(ACCEL_PLUGIN_UNARY_CLAMP, -INFINITY, j->limit, gate, gate, n);
-      k->unary(ACCEL_PLUGIN_UNARY_CLAMP, -j->limit, j->limit, up, up, n);
-    }
-    k->activate(j->act, j->alpha, gate, gate, n);
-    if (j->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI)
-      k->binary(ACCEL_PLUGIN_BINARY_ADD, up, 1, &one, 0, up, n);
-    k->binary(ACCEL_PLUGIN_BINARY_MUL, gate, 1, up, 1, gate, n);
-  }
 }
 
 /* ---- tokens ---- */
@@ -200,12 +220,7 @@ static void place_pairs(job *j) {
 static void run_places(job *j, int64_t first, int64_t n) {
   j->first = first;
   j->n = n;
-  multiply(j, &j->moe->up, kit_f32(&j->l->in[X]), j->l->in[X].row_stride, true,
-           j->up ? j->up : j->middle);
-  if (j->up) {
-    j->tasks = cpu_tasks(j->l, j->n, 1.5 * (double)j->inner);
-    cpu_parallel(j->l, j->tasks, gate_task, j);
-  }
+  multiply(j, &j->moe->up, kit_f32(&j->l->in[X]), j->l->in[X].row_stride, true, j->middle);
   multiply(j, &j->moe->down, j->middle, j->inner, false, j->down + first * j->hidden);
 }
 
@@ -235,6 +250,7 @@ static int32_t run_streamed(job *j, accel_plugin_error *error) {
 
 static int32_t run_pass(job *j, accel_plugin_error *error) {
   int32_t rc = ACCEL_PLUGIN_OK;
+  j->converted = false;
   count_pairs(j);
   if (j->moe->streamed) {
     rc = run_streamed(j, error);
@@ -248,18 +264,11 @@ static int32_t run_pass(job *j, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
-static int64_t tokens_of(const kit_launch *l) {
-  int64_t k = kit_cols(&l->in[IDX]), most = k > 0 ? CPU_MOE_PAIRS / k : 1;
-  if (most < 1) most = 1;
-  return l->in[X].dim[0] < most ? l->in[X].dim[0] : most;
-}
-
 /* Places the parts of the workspace; answers its bytes. */
-static uint64_t lay_out(const kit_launch *l, char *base, job *j) {
+static uint64_t lay_out(const kit_launch *l, uint32_t workers, char *base, job *j) {
   const int64_t k = kit_cols(&l->in[IDX]), pairs = tokens_of(l) * k, experts = l->in[W_UP].dim[0],
                 hidden = kit_cols(&l->in[X]);
-  const int64_t inner = l->in[W_DOWN].dim[2], wide = l->in[W_UP].dim[1],
-                widest = hidden > inner ? hidden : inner;
+  const int64_t inner = l->in[W_DOWN].dim[2], widest = hidden > inner ? hidden : inner;
   int64_t at = 0;
 #define PART(field, type, count)                    \
   if (base) j->field = (type *)(void *)(base + at); \
@@ -272,9 +281,12 @@ static uint64_t lay_out(const kit_launch *l, char *base, job *j) {
   PART(scale, float, pairs);
   PART(zero, float, pairs);
   PART(rows, char, pairs *cpu_act_row(CPU_ACT_F32, widest) * 4);
+  PART(token_scale, float, tokens_of(l));
+  PART(token_zero, float, tokens_of(l));
+  PART(token_rows, char, tokens_of(l) * cpu_act_row(CPU_ACT_F32, hidden) * 4);
   PART(middle, float, pairs *inner);
-  PART(down, float, pairs *widest);
-  PART(up, float, pairs *wide);
+  PART(down, float, pairs *hidden);
+  PART(bias, float, kit_has(&l->in[BIAS_UP]) ? workers * 2 * inner : 0);
 #undef PART
   return (uint64_t)at;
 }
@@ -283,8 +295,7 @@ uint64_t cpu_moe_workspace(const cpu_self *self, const cpu_kernels *kernels, con
                            uint32_t workers) {
   (void)self;
   (void)kernels;
-  (void)workers;
-  return lay_out(l, NULL, NULL);
+  return lay_out(l, workers ? workers : 1, NULL, NULL);
 }
 
 int32_t cpu_launch_moe(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
@@ -302,12 +313,10 @@ int32_t cpu_launch_moe(const cpu_self *s, const kit_launch *l, accel_plugin_erro
     if (kit_i32(idx)[i] < 0 || kit_i32(idx)[i] >= moe->experts)
       return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT, "expert %d is outside 0..%lld",
                              kit_i32(idx)[i], (long long)moe->experts - 1);
-  j.wide = moe->up.n;
   j.act = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   j.alpha = kit_act_alpha(l->node, j.act);
   j.limit = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_LIMIT, 0.0);
-  lay_out(l, l->workspace, &j);
-  if (moe->fused || moe->glu == ACCEL_PLUGIN_GLU_NONE) j.up = NULL;
+  lay_out(l, cpu_workers(l), l->workspace, &j);
   int32_t rc = ACCEL_PLUGIN_OK;
   j.room = tokens_of(l) * j.k;
   const int64_t more = moe->streamed ? cpu_experts_results(s, &j.order, &j.place, &j.down) : 0,

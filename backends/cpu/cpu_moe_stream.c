@@ -40,9 +40,7 @@ static void plan_results(const cpu_self *s, cpu_expert_slots *e) {
   for (uint32_t i = 0; i < p->n_node; i++) {
     if (s->moes.of[i] < 0 || !s->moes.at[s->moes.of[i]].streamed) continue;
     const cpu_moe *m = &s->moes.at[s->moes.of[i]];
-    /* gates that no kernel joins are made where results go */
-    const int64_t wide = !m->fused && m->down.k > m->down.n ? m->down.k : m->down.n;
-    const uint64_t bytes = (uint64_t)wide * sizeof(float) + 2 * sizeof(int32_t),
+    const uint64_t bytes = (uint64_t)m->down.n * sizeof(float) + 2 * sizeof(int32_t),
                    pairs = (uint64_t)routed_of(p, &p->node[i]) * STEP_TOKENS;
     if (bytes > e->pair_bytes) e->pair_bytes = bytes;
     if (pairs > e->most_pairs) e->most_pairs = pairs;

@@ -8,7 +8,7 @@
 #include "cpu_moe_stream.h"
 #include "cpu_weights.h"
 
-enum { W_UP = 3, W_DOWN = 4, BIAS_UP = 5 };
+enum { W_UP = 3, W_DOWN = 4 };
 
 static int32_t weight_of(const accel_plugin_program *p, const accel_plugin_node *n,
                          uint32_t operand) {
@@ -27,13 +27,11 @@ static bool describe_moe(const accel_plugin_program *p, const accel_plugin_node 
   const int64_t *u = p->weight[up].dim, *d = p->weight[down].dim;
   *out = (cpu_moe){.experts = u[0],
                    .glu = (int32_t)kit_attr_i(n, ACCEL_PLUGIN_ATTR_GLU, ACCEL_PLUGIN_GLU_NONE)};
-  bool gated = out->glu != ACCEL_PLUGIN_GLU_NONE;
+  const bool gated = out->glu != ACCEL_PLUGIN_GLU_NONE;
   if (out->glu == ACCEL_PLUGIN_GLU_SEPARATE || u[0] != d[0] || u[1] != (gated ? 2 : 1) * d[2] ||
       u[2] != d[1])
     return false;
-  out->fused =
-      gated && kit_attr_f(n, ACCEL_PLUGIN_ATTR_LIMIT, 0.0) <= 0 && kit_operand(n, BIAS_UP) < 0;
-  out->up = (cpu_experts){.w = up, .n = out->fused ? d[2] : u[1], .k = u[2]};
+  out->up = (cpu_experts){.w = up, .n = d[2], .k = u[2]};
   out->down = (cpu_experts){.w = down, .n = d[1], .k = d[2]};
   return true;
 }
@@ -95,7 +93,9 @@ static int32_t pack_ranges(packing *p, int64_t rows, const accel_plugin_host *ho
   return rc;
 }
 
-static bool is_gated(const cpu_experts *e) { return e->moe->fused && e == &e->moe->up; }
+static bool is_gated(const cpu_experts *e) {
+  return e->moe->glu != ACCEL_PLUGIN_GLU_NONE && e == &e->moe->up;
+}
 
 int64_t cpu_expert_rows(const cpu_experts *e) { return is_gated(e) ? 2 * e->n : e->n; }
 
@@ -167,7 +167,7 @@ static int32_t add_block(const cpu_load *load, cpu_experts *e, cpu_blocks *block
     e->packed = cpu_alloc_weights(load->host, bytes, error);
     if (!e->packed) return ACCEL_PLUGIN_E_HOST_MEMORY;
   }
-  const int64_t facts[] = {'e', e->w, moe->glu, moe->fused, e->n, e->k, e->layout};
+  const int64_t facts[] = {'e', e->w, moe->glu, e->n, e->k, e->layout};
   const cpu_block block = {
       .memory = e->packed,
       .units = moe->experts,
@@ -181,7 +181,7 @@ static int32_t add_block(const cpu_load *load, cpu_experts *e, cpu_blocks *block
 }
 
 static bool same_packing(const cpu_moe *a, const cpu_moe *b) {
-  return a->up.w == b->up.w && a->down.w == b->down.w && a->glu == b->glu && a->fused == b->fused;
+  return a->up.w == b->up.w && a->down.w == b->down.w && a->glu == b->glu;
 }
 
 int32_t cpu_moes_plan(const cpu_load *load, cpu_moes *out, accel_plugin_error *error) {

@@ -24,10 +24,8 @@ typedef struct cpu_experts {
 
 typedef struct cpu_moe {
   int64_t experts;
+  /* not ACCEL_PLUGIN_GLU_NONE: up's panels hold both halves, which the kernel joins */
   int32_t glu;
-  /* up's panels hold both halves of the gate and the kernel joins them; else its columns are the
-   * rows of w_gate_up */
-  bool fused;
   cpu_experts up, down;
   bool streamed;  /* its experts are read when they are routed: cpu_moe_stream.h */
   uint32_t first; /* streamed: the number of its first expert among those of all layers */

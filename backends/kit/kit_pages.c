@@ -133,6 +133,33 @@ static int32_t pages_new(accel_plugin_endpoint *e, const accel_plugin_state *s, 
   return rc;
 }
 
+/* ---- vectors ----
+ * They do not count as taken, but what lies in the free list does. */
+
+static bool is_recycled_vector(const accel_plugin_endpoint *e, uint64_t bytes) {
+  return !e->backend->alloc && bytes >= KIT_OWN_MAPPING;
+}
+
+int32_t kit_vector_new(accel_plugin_endpoint *e, uint64_t elements, void **out,
+                       accel_plugin_error *error) {
+  uint64_t bytes = elements ? elements * 4 : 4;
+  *out = is_recycled_vector(e, bytes)
+             ? kit_free_list_take(&e->memory.free_list, KIT_FREE_BUFFER, bytes, &bytes)
+             : NULL;
+  if (!*out) return kit_memory_alloc(&e->memory, bytes, out, error);
+  kit_memory_give(&e->memory, bytes);
+  return ACCEL_PLUGIN_OK;
+}
+
+static void vector_drop(accel_plugin_endpoint *e, void *vector, uint64_t elements) {
+  const uint64_t bytes = elements * 4;
+  if (vector && is_recycled_vector(e, bytes) && kit_memory_take(&e->memory, bytes)) {
+    if (kit_free_list_put(&e->memory.free_list, KIT_FREE_BUFFER, vector, bytes)) return;
+    kit_memory_give(&e->memory, bytes);
+  }
+  kit_memory_free(&e->memory, vector);
+}
+
 /* ---- slots ---- */
 
 void kit_slot_clear(accel_plugin_endpoint *e, kit_slot *s) {
@@ -140,9 +167,9 @@ void kit_slot_clear(accel_plugin_endpoint *e, kit_slot *s) {
   free(s->page);
   free(s->address);
   free(s->position);
-  kit_memory_free(&e->memory, s->current);
-  kit_memory_free(&e->memory, s->next);
-  kit_memory_free(&e->memory, s->spare);
+  vector_drop(e, s->current, s->elements);
+  vector_drop(e, s->next, s->elements);
+  vector_drop(e, s->spare, s->elements);
   *s = (kit_slot){0};
 }
 
@@ -204,8 +231,7 @@ void kit_slot_settle(kit_slot *s, bool commit) {
 int32_t kit_slot_copy(accel_plugin_endpoint *e, const kit_slot *from, kit_slot *to,
                       accel_plugin_error *error) {
   int32_t rc = slot_capacity(to, from->n_page, from->length, error);
-  if (!rc && from->current)
-    rc = kit_memory_alloc(&e->memory, from->elements ? from->elements * 4 : 4, &to->current, error);
+  if (!rc && from->current) rc = kit_vector_new(e, from->elements, &to->current, error);
   if (!rc && from->current)
     rc = kit_memory_copy(&e->memory, to->current, 0, from->current, 0, from->elements * 4, error);
   if (rc) return rc;

@@ -37,6 +37,10 @@ uint64_t kit_page_bytes(const accel_plugin_endpoint *e, const accel_plugin_state
 /* Whether the state consists of rows in pages (KV and cross attention's KV), not of a vector. */
 bool kit_state_is_rows(const accel_plugin_state *s);
 
+/* A vector of a CONV or SSM state, which kit_slot_clear frees; what is in it is not set.  Large ones
+ * in host memory are those of sequences that have ended. */
+int32_t kit_vector_new(accel_plugin_endpoint *e, uint64_t elements, void **out,
+                       accel_plugin_error *error);
 /* Makes rows [from, to) writable: the page that `from` falls into becomes the slot's own, missing
  * pages are added.  E_LIMIT when the memory limit would be passed. */
 int32_t kit_slot_reserve(accel_plugin_endpoint *e, const accel_plugin_state *state, kit_slot *s,

@@ -91,7 +91,7 @@ int32_t kit_state_step(const kit_launch *l, uint32_t item, int32_t rows, uint64_
   if (kit_fault(l->state->host, "allocation")) return kit_no_memory(error, elements * 4);
   s->next = s->spare; /* what lay there before is written over */
   s->spare = NULL;
-  if (!s->next) rc = kit_memory_alloc(&e->memory, elements ? elements * 4 : 4, &s->next, error);
+  if (!s->next) rc = kit_vector_new(e, elements, &s->next, error);
   if (rc) return rc;
   s->elements = elements;
   s->pending = rows;

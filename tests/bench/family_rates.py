@@ -1,22 +1,22 @@
 #!/usr/bin/env python3
-"""Rates of decoders of each family beside a LLaMA of the same size: prompts and single tokens, on the CPU, with random weights.
+"""Rates of decoders of each family beside a LLaMA with as many weights: prompts and single tokens, on the CPU, with random weights.
 
-    family_rates.py [--precisions fp32,int8] [--threads 1,2] [--families NAMES] [--rounds 2] [--seq 128] [--new 17]
+    family_rates.py [--precisions int8,bf16] [--threads 2] [--families NAMES] [--rounds 20] [--seq 128] [--new 17]
 
 All have 4 layers of width 1024, 16 heads of keys and values, 8192 words with a head of their own (tied where a family always ties them) and as many weights in
-their feed-forwards: inner 2048 where there is a gate, else 3072.  qwen3_next has three layers of gated DeltaNet in four, and gpt_oss four experts that every
-token takes all of.  In each round a LLaMA is timed in front of each family; figures are medians over the rounds of the family's best rate by that LLaMA's.
-Prints a table; below 0.95 is marked.  Use a quiet machine.
+their feed-forwards: inner 2048 where there is a gate, else 3072.  qwen3_next has three layers of gated DeltaNet in four, and gpt_oss two experts as wide as the
+model, as its own are, of which every token takes both; gpt_oss-4 has four of half that width.  In each round a LLaMA and the family run in turn in one process
+(rates_bench.c); figures are means of the fastest quarter of the rounds.  The family llama shows what the method is worth.  Prints a table; below 0.95 is marked.
+Use a quiet machine; ACCEL_ISA chooses the instruction set.
 """
 import argparse
 import json
 import os
-import statistics
 import subprocess
 import tempfile
 
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
-ACCEL = os.path.join(os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release")), "bin", "accel")
+BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
 H, LAYERS, HEADS, GATED, PLAIN, VOCAB, LENGTH = 1024, 4, 16, 2048, 3072, 8192, 2048
 
 
@@ -49,45 +49,57 @@ FAMILIES = {
     "stablelm": decoder("StableLm"),
     "internlm3": decoder("InternLM3"),
     "qwen3_next": decoder("Qwen3Next", linear_num_key_heads=8, linear_num_value_heads=8, linear_key_head_dim=128, linear_value_head_dim=128, mlp_only_layers=list(range(LAYERS))),
-    "gpt_oss": decoder("GptOss", intermediate_size=GATED // 4, num_local_experts=4, num_experts_per_tok=4, sliding_window=1024),
+    "gpt_oss": decoder("GptOss", intermediate_size=GATED // 2, num_local_experts=2, num_experts_per_tok=2, sliding_window=1024),
+    "gpt_oss-4": decoder("GptOss", intermediate_size=GATED // 4, num_local_experts=4, num_experts_per_tok=4, sliding_window=1024),
 }
 
 
-def rates(directory, precision, threads, seq, new):
-    """Tokens a second: of the prompt, and of decoding."""
-    done = subprocess.run([ACCEL, "bench", directory, "--task", "generate", "--random-weights", "--device", "cpu", "--precision", precision, "--threads", str(threads), "--seq", str(seq), "--new",
-                           str(new), "--iters", "4", "--warmup", "1", "--json", "-", "--quiet"], capture_output=True, text=True, timeout=300)
+# Feed-forwards of the LLaMA that has as many weights in a layer, where the family's class leaves no choice: MPT's is 4 times as wide as the model; Qwen3-Next's layers
+# have one square matrix more (z of DeltaNet, the gate of attention).
+INNER = {"mpt": 8 * H // 3, "qwen3_next": GATED + H // 3}
+
+
+def write(work, name, config):
+    directory = os.path.join(work, name)
+    os.makedirs(directory, exist_ok=True)
+    with open(os.path.join(directory, "config.json"), "w") as f:
+        json.dump({"model_type": name.split("-")[0], **config}, f)
+    return directory
+
+
+def rates(pairs, precision, threads, how):
+    """What rates_bench tells of each pair of directories."""
+    program = os.path.join(BUILD, "tests", "bench", "rates_bench")
+    done = subprocess.run([program, precision, str(threads), str(how.seq), str(how.new), str(how.rounds), *(d for pair in pairs for d in pair)], capture_output=True, text=True,
+                          env={"ACCEL_PLUGIN_PATH": os.path.join(BUILD, "lib", "accel", "0"), **os.environ})
     if done.returncode:
-        raise SystemExit(f"{directory}: {done.stderr.strip()}")
-    found = json.loads(done.stdout)
-    return 1e3 * seq / min(found["prefill_samples_ms"]), 1e3 * (new - 1) / min(found["decode_samples_ms"])
+        raise SystemExit(done.stderr.strip())
+    return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--precisions", default="fp32,int8")
-    parser.add_argument("--threads", default="1,2")
-    parser.add_argument("--families", default=",".join(n for n in FAMILIES if n != "llama"))
-    parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--precisions", default="int8,bf16")
+    parser.add_argument("--threads", default="2")
+    parser.add_argument("--families", default=",".join(FAMILIES))
+    parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--seq", type=int, default=128)
     parser.add_argument("--new", type=int, default=17)
     how = parser.parse_args()
     with tempfile.TemporaryDirectory() as work:
-        for name, config in FAMILIES.items():
-            os.mkdir(os.path.join(work, name))
-            with open(os.path.join(work, name, "config.json"), "w") as f:
-                json.dump({"model_type": name, **config}, f)
+        pairs = []
+        for name in how.families.split(","):
+            inner = INNER.get(name, GATED) // 32 * 32
+            pairs.append((write(work, f"llama-{inner}", {**FAMILIES["llama"], "intermediate_size": inner}), write(work, name, FAMILIES[name])))
         print("| family | precision | threads | prompt, tokens/s | by LLaMA's | decoding, tokens/s | by LLaMA's |\n|---|---|---|---|---|---|---|", flush=True)
         for precision in how.precisions.split(","):
             for threads in how.threads.split(","):
-                for family in how.families.split(","):
-                    run = lambda name: rates(os.path.join(work, name), precision, threads, how.seq, how.new)
-                    pairs = [(run("llama"), run(family)) for _ in range(how.rounds)]
-                    cells = []
-                    for k in range(2):
-                        ratio = statistics.median(mine[k] / llama[k] for llama, mine in pairs)
-                        cells += [f"{statistics.median(mine[k] for _, mine in pairs):.0f}", f"{ratio:.2f}{' !' if ratio < 0.95 else ''}"]
-                    print(f"| {family} | {precision} | {threads} | {' | '.join(cells)} |", flush=True)
+                for found in rates(pairs, precision, threads, how):
+                    cells = [os.path.basename(found["model"]), precision, threads]
+                    for what in ("prompt", "decode"):
+                        ratio = found[f"{what}_ratio"]
+                        cells += [f"{found[what]:.0f}", f"{ratio:.2f}{' !' if ratio < 0.95 else ''}"]
+                    print(f"| {' | '.join(cells)} |", flush=True)
 
 
 if __name__ == "__main__":

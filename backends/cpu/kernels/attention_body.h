@@ -192,10 +192,14 @@ static float position_of(const void *a, int64_t j) {
  * position[] holds the keys'. */
 static void adjust(const cpu_attention *a, int64_t i, float *s, int64_t tile, int64_t low,
                    int64_t high, const float *position) {
-  const vf scale = v_set(a->scale), hidden = v_set(-INFINITY), here = v_set((float)query_at(a, i));
+  const vf scale = v_set(a->scale), hidden = v_set(-INFINITY), here = v_set((float)query_at(a, i)),
+           slope = v_set(a->slope);
+  const bool alibi = position && !a->key_position && !(a->softcap > 0) && !a->bias && !a->relative;
   const float *dense = a->bias ? a->bias + i * a->bias_row + tile * a->bias_column : NULL;
   const float *relative = a->relative ? a->relative + a->relative_origin - i + tile : NULL;
-  for (int64_t j = low / V * V; j < high; j += V) {
+  for (int64_t j = low / V * V; alibi && j < high; j += V)
+    v_store(s + j, v_fma(slope, v_sub(v_load(position + j), here), v_mul(v_load(s + j), scale)));
+  for (int64_t j = low / V * V; !alibi && j < high; j += V) {
     vf x = v_mul(v_load(s + j), scale);
     if (a->softcap > 0) x = v_mul(v_set(a->softcap), v_tanh(v_div(x, v_set(a->softcap))));
     if (dense)
@@ -203,7 +207,7 @@ static void adjust(const cpu_attention *a, int64_t i, float *s, int64_t tile, in
     if (relative) x = v_add(x, v_loadn(relative + j, a->keys - tile - j));
     if (position) {
       vf ahead = v_sub(v_load(position + j), here);
-      if (a->slope != 0.0f) x = v_fma(v_set(a->slope), ahead, x);
+      if (a->slope != 0.0f) x = v_fma(slope, ahead, x);
       if (a->key_position && a->left >= 0)
         x = v_select(v_lt(ahead, v_set(-(float)a->left)), hidden, x);
       if (a->key_position && a->right >= 0)

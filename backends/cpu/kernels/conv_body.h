@@ -130,24 +130,48 @@ void CPU_NAME(depthwise, plane)(const cpu_depthwise *g, float *workspace) {
 
 /* ---- depthwise over rows ---- */
 
-V_INLINE void taps_block(const int rows, const cpu_tap *g, int64_t row) {
-  for (int64_t c = 0; c < g->cols; c += V) {
-    const int64_t left = g->cols - c;
-    vf sum[4], b = g->bias ? v_loadn(g->bias + c, left) : v_zero();
+V_INLINE vf tap_load(const int whole, const float *x, int64_t cols) {
+  return whole ? v_load(x) : v_loadn(x, cols);
+}
+
+/* Columns [col, col_end) of `rows` rows from `row` on; whole: full vectors. */
+V_INLINE void taps_columns(const int rows, const int whole, const cpu_tap *g, int64_t row,
+                           int64_t col, int64_t col_end) {
+  for (int64_t c = col; c < col_end; c += V) {
+    const int64_t left = col_end - c;
+    vf sum[4], b = g->bias ? tap_load(whole, g->bias + c, left) : v_zero();
     MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i] = b; }
     for (int64_t t = 0; t < g->taps; t++) {
-      vf w = v_loadn(g->w + t * g->cols + c, left);
+      const vf w = tap_load(whole, g->w + t * g->cols + c, left);
+      const float *const *x = g->x + row + t * g->dilation;
       MICRO_UNROLL for (int i = 0; i < rows; i++) {
-        sum[i] = v_fma(w, v_loadn(g->x[row + i + t * g->dilation] + c, left), sum[i]);
+        sum[i] = v_fma(w, tap_load(whole, x[i] + c, left), sum[i]);
       }
     }
     MICRO_UNROLL for (int i = 0; i < rows; i++) {
-      if (g->residual) sum[i] = v_add(sum[i], v_loadn(g->residual + (row + i) * g->cols + c, left));
-      v_storen(g->y + (row + i) * g->cols + c, sum[i], left);
+      float *y = g->y + (row + i) * g->cols + c;
+      if (g->residual)
+        sum[i] = v_add(sum[i], tap_load(whole, g->residual + (row + i) * g->cols + c, left));
+      if (whole)
+        v_store(y, sum[i]);
+      else
+        v_storen(y, sum[i], left);
     }
   }
-  if (g->act != ACCEL_PLUGIN_ACT_NONE) CPU_NAME(activate, row)
-  (g->act, g->alpha, g->y + row * g->cols, g->y + row * g->cols, rows * g->cols);
+}
+
+/* The activation follows while its columns are in the first level of cache. */
+V_INLINE void taps_block(const int rows, const cpu_tap *g, int64_t row) {
+  enum { COLUMNS = 32 * V };
+  for (int64_t c = 0; c < g->cols; c += COLUMNS) {
+    const int64_t end = c + COLUMNS < g->cols ? c + COLUMNS : g->cols, full = c + (end - c) / V * V;
+    taps_columns(rows, 1, g, row, c, full);
+    if (full < end) taps_columns(rows, 0, g, row, full, end);
+    for (int i = 0; g->act != ACCEL_PLUGIN_ACT_NONE && i < rows; i++) {
+      float *y = g->y + (row + i) * g->cols;
+      CPU_NAME(activate, row)(g->act, g->alpha, y + c, y + c, end - c);
+    }
+  }
 }
 
 void CPU_NAME(taps, row)(const cpu_tap *g, int64_t rows) {

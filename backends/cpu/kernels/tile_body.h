@@ -77,6 +77,28 @@ static bool finish_whole(const cpu_gemm *g, const float *tile, int64_t row, int6
   return false;
 }
 
+/* Left half up, right half gate; a NaN stays. */
+static void clamp_gated(float *tile, int64_t rows, float limit) {
+  const vf most = v_set(limit), least = v_set(-limit);
+  for (int64_t i = 0; i < rows; i++, tile += GEMM_COLS)
+    for (int64_t j = 0; j < GEMM_COLS; j += V) {
+      vf x = v_min(most, v_load(tile + j));
+      v_store(tile + j, j < GEMM_COLS / 2 ? v_max(least, x) : x);
+    }
+}
+
+/* The left half becomes up times what the activation makes of gate. */
+static void join_gated(const cpu_gemm *g, float *tile, int64_t rows) {
+  const int64_t width = GEMM_COLS / 2;
+  const vf more = v_set(g->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? 1.0f : 0.0f);
+  for (int64_t i = 0; i < rows; i++) {
+    float *up = tile + i * GEMM_COLS, *gate = up + width;
+    activate(g->act, g->alpha, gate, gate, width);
+    for (int64_t j = 0; j < width; j += V)
+      v_store(up + j, v_mul(v_add(v_load(up + j), more), v_load(gate + j)));
+  }
+}
+
 /* Prefetches what finish() will write to and add: many rows of y lie on as many pages. */
 V_INLINE void prefetch_result(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel) {
   const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width;
@@ -93,15 +115,10 @@ static inline void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t r
                 cols = g->n - col < width ? g->n - col : width;
   if (finish_whole(g, tile, row, rows, panel)) return;
   add_bias(tile, rows, g->bias ? g->bias + col : NULL, cols);
-  if (g->glu) { /* left half up, right half gate */
+  if (g->glu) {
     add_bias(tile + width, rows, g->bias_gate ? g->bias_gate + col : NULL, cols);
-    vf more = v_set(g->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI ? 1.0f : 0.0f);
-    for (int64_t i = 0; i < rows; i++) {
-      float *up = tile + i * GEMM_COLS, *gate = up + width;
-      activate(g->act, g->alpha, gate, gate, width);
-      for (int64_t j = 0; j < width; j += V)
-        v_store(up + j, v_mul(v_add(v_load(up + j), more), v_load(gate + j)));
-    }
+    if (g->limit > 0) clamp_gated(tile, rows, g->limit);
+    join_gated(g, tile, rows);
   } else if (g->act != ACCEL_PLUGIN_ACT_NONE) {
     activate(g->act, g->alpha, tile, tile, rows * GEMM_COLS);
   }
