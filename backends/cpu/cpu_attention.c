@@ -368,13 +368,13 @@ static void write_probabilities(const job *j, const sequence *s, int64_t h, int6
 static bool dim_takes_codes(int64_t dim) { return dim >= CODES_DIM_LEAST && dim <= CODES_DIM_MOST; }
 
 /* Whether a head of a sequence is multiplied as codes: a matter of the sequence alone. */
-static bool takes_codes(const job *j, const cpu_attention *a) {
-  const bool all_seen =
-      a->left < 0 && a->right<0, own_scores = a->softcap> 0 || a->sinks || a->slope != 0.0f;
-  return j->s->codes && j->s->kernels.attention_i8 && !j->state && all_seen && !own_scores &&
-         !a->relative_row && !a->distance && !a->key_position && !a->part && a->scale > 0 &&
-         dim_takes_codes(a->dk) && dim_takes_codes(a->dv) && a->keys >= CODES_KEYS_LEAST &&
-         a->keys <= CODES_KEYS_MOST;
+static bool takes_codes(const job *j, const cpu_attention *a, int64_t rows) {
+  const int64_t all = a->shift ? INT64_MAX : rows > a->keys ? rows : a->keys; /* none is hidden */
+  const bool all_seen = (a->left < 0 || a->left >= all) && (a->right < 0 || a->right >= all);
+  return j->s->codes && j->s->kernels.attention_i8 && !j->state && all_seen && a->softcap <= 0 &&
+         !a->sinks && a->slope == 0.0f && !a->relative_row && !a->distance && !a->key_position &&
+         !a->part && a->scale > 0 && dim_takes_codes(a->dk) && dim_takes_codes(a->dv) &&
+         a->keys >= CODES_KEYS_LEAST && a->keys <= CODES_KEYS_MOST;
 }
 
 /* Of bf16; over the keys of sessions where decoding does so, too: a prompt gives the same at once
@@ -413,7 +413,7 @@ static void run_unit(const job *j, const sequence *s, int64_t unit, int64_t rang
   }
   if (rows <= (s->grouped ? FEW_HEADS : FEW_ROWS) && !a.relative_row)
     decode_of(j, &a)(&a, row, row_end);
-  else if (takes_codes(j, &a))
+  else if (takes_codes(j, &a, rows))
     j->s->kernels.attention_i8(&a, row, row_end, workspace);
   else if (takes_bf16(j, &a))
     j->s->kernels.attention_bf16(&a, row, row_end, workspace);

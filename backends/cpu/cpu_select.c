@@ -273,19 +273,33 @@ typedef struct gather_job {
   uint32_t tasks;
 } gather_job;
 
+/* Places [from, to) of outer item o. */
+static void gather_run(const gather_job *j, int64_t o, int64_t from, int64_t to) {
+  const int64_t inner = j->a.inner, n = to - from;
+  const int32_t *index = j->index + from;
+  const float *x = j->table + o * j->a.n * inner;
+  float *y = j->y + (o * j->n + from) * inner;
+  if (inner == 1) {
+    const int32_t *in = (const int32_t *)x;
+    int32_t *out = (int32_t *)y;
+    for (int64_t i = 0; i < n; i++) out[i] = in[index[i]];
+  } else {
+    for (int64_t i = 0; i < n; i++)
+      memcpy(y + i * inner, x + index[i] * inner, (size_t)inner * sizeof *x);
+  }
+  if (j->scale != 1.0f)
+    j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, y, 1, &j->scale, 0, y, n * inner);
+}
+
 static void gather_task(void *arg, uint32_t task, uint32_t worker) {
   const gather_job *j = arg;
-  const int64_t all = j->a.outer * j->n, inner = j->a.inner;
+  const int64_t all = j->a.outer * j->n, last = cpu_share(all, task + 1, j->tasks);
   (void)worker;
-  for (int64_t i = cpu_share(all, task, j->tasks); i < cpu_share(all, task + 1, j->tasks); i++) {
-    const float *x = j->table + (i / j->n * j->a.n + j->index[i % j->n]) * inner;
-    if (inner == 1)
-      ((int32_t *)j->y)[i] = *(const int32_t *)x;
-    else
-      memcpy(j->y + i * inner, x, (size_t)inner * sizeof *x);
-    if (j->scale != 1.0f)
-      j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, j->y + i * inner, 1, &j->scale, 0,
-                         j->y + i * inner, inner);
+  for (int64_t i = cpu_share(all, task, j->tasks); i < last;) {
+    const int64_t o = i / j->n, from = i - o * j->n,
+                  to = last - i < j->n - from ? from + last - i : j->n;
+    gather_run(j, o, from, to);
+    i += to - from;
   }
 }
 
@@ -304,7 +318,7 @@ int32_t cpu_launch_gather_axis(const cpu_self *s, const kit_launch *l, accel_plu
   for (int64_t i = 0; i < j.n; i++)
     if (j.index[i] < 0 || j.index[i] >= j.a.n) return kit_scalar(l->node->op)(l, error);
   if (!out->elements) return ACCEL_PLUGIN_OK;
-  j.tasks = cpu_tasks(l, j.a.outer * j.n, 3 + NS_MOVED * (double)j.a.inner);
+  j.tasks = cpu_tasks(l, j.a.outer * j.n, 1 + NS_MOVED * (double)j.a.inner);
   cpu_parallel(l, j.tasks, gather_task, &j);
   return ACCEL_PLUGIN_OK;
 }

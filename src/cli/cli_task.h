@@ -5,7 +5,7 @@
 
 #include "cli/cli_print.h"
 
-enum { CLI_TASK_FIELDS = 2 };
+enum { CLI_TASK_FIELDS = 3 };
 
 typedef struct cli_rows {
   uint32_t n;
@@ -24,14 +24,16 @@ typedef union cli_found {
   accel_generations *generations;
   accel_detections *objects;
   accel_segmentations *segments;
+  struct cli_document_rows *documents;
 } cli_found;
 
 typedef struct cli_task {
   const char *name;                   /* of accel map --task */
   const char *command;                /* the sub-command whose options it takes */
   const char *model_task;             /* accel_init_params.task */
-  const char *field[CLI_TASK_FIELDS]; /* what a row holds; field[1] NULL: one field */
-  bool optional;                      /* a row may lack field[1] */
+  const char *field[CLI_TASK_FIELDS]; /* what a row holds, NULL behind the last */
+  bool optional;                      /* a row may lack all fields but field[0] */
+  uint32_t list;   /* the field that is a JSON list in JSON Lines, and its text here; 0: none is */
   uint32_t window; /* rows that are given to the library at once: enough of them to be packed */
   uint32_t shard;  /* rows of a file of results, unless it is said */
   /* Options into *state, before the model is opened; NULL: there is none.  0 or an exit code. */
@@ -49,7 +51,8 @@ typedef struct cli_task {
 extern const cli_task cli_task_embed, cli_task_classify, cli_task_classify_images,
     cli_task_classify_sounds, cli_task_tokens, cli_task_qa, cli_task_fill_mask, cli_task_rerank,
     cli_task_generate, cli_task_translate, cli_task_summarize, cli_task_caption, cli_task_vqa,
-    cli_task_transcribe, cli_task_detect_objects, cli_task_segment, cli_task_zero_shot_image;
+    cli_task_document_qa, cli_task_transcribe, cli_task_detect_objects, cli_task_segment,
+    cli_task_zero_shot_image;
 
 /* The files of field 0 as media; an error of the library's kind.  free() it. */
 accel_media *cli_row_media(const cli_rows *rows);

@@ -20,6 +20,7 @@ static const cli_task *const tasks[] = {&cli_task_embed,
                                         &cli_task_summarize,
                                         &cli_task_caption,
                                         &cli_task_vqa,
+                                        &cli_task_document_qa,
                                         &cli_task_transcribe,
                                         &cli_task_detect_objects,
                                         &cli_task_segment,
@@ -80,9 +81,9 @@ static int read_columns(const cli_run *run, map_job *job) {
   uint32_t n;
   const char **given = cli_values(run, OPT_COLUMN, &n);
   const cli_task *task = job->task;
-  uint32_t fields = task->field[1] ? 2 : 1;
-  for (uint32_t f = 0; f < fields; ++f)
-    job->input.column[f] = given && f < n ? given[f] : task->field[f];
+  uint32_t fields = 0;
+  for (; fields < CLI_TASK_FIELDS && task->field[fields]; ++fields)
+    job->input.column[fields] = given && fields < n ? given[fields] : task->field[fields];
   free(given);
   return n > fields
              ? cli_usage(run, "--column is there %u times; a row of --task %s has %u field%s", n,

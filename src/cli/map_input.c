@@ -239,6 +239,7 @@ int map_input_next(map_input *in, map_row *row) {
 
 void map_row_free(map_row *row) {
   free(row->owned);
+  free(row->list);
   free(row->why);
   *row = (map_row){0};
 }

@@ -29,6 +29,7 @@ typedef struct map_row {
   const char *field[CLI_TASK_FIELDS];
   char *why;   /* why it is broken; NULL: it is not */
   void *owned; /* what the fields point into */
+  char *list;  /* the text of the task's list */
 } map_row;
 
 typedef struct map_input {

@@ -90,6 +90,13 @@ static int csv_record(map_input *in, const map_file *file, map_row *row) {
 
 /* ---- JSON Lines ---- */
 
+/* A list as the text that a CSV file would have for it. */
+static int list_field(map_input *in, const cJSON *value, int f, map_row *row) {
+  if (!cJSON_IsArray(value)) return broken(in, row, "field '%s' is no list", in->column[f]);
+  row->field[f] = row->list = cJSON_PrintUnformatted(value);
+  return row->list ? 0 : no_memory(in);
+}
+
 /* Member `name` as a text of *at, where it is copied to.  0 or an exit code. */
 static int json_field(map_input *in, const cJSON *object, int f, map_row *row, char **at) {
   const char *name = in->column[f];
@@ -101,6 +108,7 @@ static int json_field(map_input *in, const cJSON *object, int f, map_row *row, c
   }
   if (!value || cJSON_IsNull(value))
     return f && in->task->optional ? 0 : broken(in, row, "field '%s' is missing", name);
+  if (f && f == (int)in->task->list) return list_field(in, value, f, row);
   if (!cJSON_IsString(value)) return broken(in, row, "field '%s' is no string", name);
   row->field[f] = strcpy(*at, value->valuestring);
   *at += strlen(value->valuestring) + 1;

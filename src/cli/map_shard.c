@@ -174,11 +174,12 @@ static int take_results(shard_run *s, const void *found, uint32_t first, uint32_
  * fault it is. */
 static int run_rows(shard_run *s, uint32_t first, uint32_t n) {
   map_job *job = s->job;
-  const cli_rows rows = {n,
-                         {s->field[0] + first, job->task->field[1] ? s->field[1] + first : NULL}};
+  cli_rows rows = {.n = n};
   cli_found found = {0};
   int stop;
   if (!n) return 0;
+  for (int f = 0; f < CLI_TASK_FIELDS; ++f)
+    if (job->task->field[f]) rows.field[f] = s->field[f] + first;
   if (cli_asked_to_stop(&stop)) return cli_error(job->run, ACCEL_ERROR_CANCELLED, "stopped");
   const accel_status status = job->task->call(job->run, job->state, job->endpoint, &rows, &found);
   if (status == ACCEL_OK) {

@@ -164,11 +164,9 @@ static accel__keys keys(accel__build *b, const void *config, accel__tensor memor
                        dense(b, memory, c->hidden, -1, NULL, "decoder", i, "encoder_attn.v_proj")};
 }
 
-static accel__seq2seq describe(const accel__bart *c);
-
 static accel__tensor cross_attention(accel__build *b, const accel__bart *c, accel__tensor x,
                                      accel__tensor memory, uint32_t i) {
-  const accel__seq2seq how = describe(c);
+  const accel__seq2seq how = accel__bart_seq2seq(c);
   accel__tensor y = c->before ? norm(b, x, "decoder", i, "encoder_attn_layer_norm") : x;
   accel__tensor q = dense(b, y, c->hidden, -1, NULL, "decoder", i, "encoder_attn.q_proj");
   y = accel__cross_attend(b, &how, q, memory, i, 0);
@@ -218,7 +216,7 @@ static accel__tensor logits(accel__build *b, const void *config, accel__tensor x
   return x;
 }
 
-static accel__seq2seq describe(const accel__bart *c) {
+accel__seq2seq accel__bart_seq2seq(const accel__bart *c) {
   return (accel__seq2seq){.config = c,
                           .encoder = encoder,
                           .decoder = decoder,
@@ -238,7 +236,7 @@ accel_status accel__bart_build(accel__build *b, accel__bart *c) {
   ACCEL_TRY(accel__read_labels(b));
   /* whatever the config says */
   if (accel__is_class(b, "ForQuestionAnswering")) b->model->num_labels = 2;
-  accel__seq2seq how = describe(c);
+  accel__seq2seq how = accel__bart_seq2seq(c);
   const accel__input_default otherwise =
       c->behind_pad ? ACCEL__DEFAULT_ROBERTA : ACCEL__DEFAULT_ARANGE;
   accel__add_tokens(b, c->encoder.vocab);

@@ -37,6 +37,9 @@ accel__tensor accel__bart_encoder(accel__build *b, const accel__bart *c);
 accel__tensor accel__bart_decoder(accel__build *b, const accel__bart *c, accel__tensor memory);
 accel__keys accel__bart_keys(accel__build *b, const accel__bart *c, accel__tensor memory,
                              uint32_t i);
+/* What an encoder-decoder of this config is built from; a composite puts its own in the places of the
+ * config and of the functions that read it. */
+accel__seq2seq accel__bart_seq2seq(const accel__bart *c);
 /* *c holds the defaults of the config class. */
 accel_status accel__bart_build(accel__build *b, accel__bart *c);
 

@@ -7,6 +7,13 @@ static const double EPS = 1e-5; /* torch's LayerNorm: no field of the config */
 
 /* ---- config ---- */
 
+/* The defaults of lists are of four stages; of fewer the first count. */
+static accel_status require(accel__build *b, const char *key, int64_t stages) {
+  if (stages <= 4 || accel__json_get(b->config, key) != NULL) return ACCEL_OK;
+  return accel__refuse(b, "field '%s' is missing, which 'embed_dim' has %lld stages for", key,
+                       (long long)stages);
+}
+
 static accel_status read_bools(accel__build *b, const char *key, int64_t n, bool *io) {
   const accel__json *list = NULL;
   int64_t i = 0;
@@ -31,9 +38,12 @@ static accel_status read_lists(accel__build *b, accel__davit *c) {
                {"patch_size", 1, 1024, c->kernel},
                {"patch_stride", 1, 1024, c->stride},
                {"patch_padding", 0, 1024, c->pad}};
-  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+  for (size_t i = 0; i < sizeof lists / sizeof *lists; i++) {
+    ACCEL_TRY(require(b, lists[i].key, c->stages));
     ACCEL_TRY(
         accel__read_ints(b, lists[i].key, c->stages, lists[i].least, lists[i].most, lists[i].out));
+  }
+  ACCEL_TRY(require(b, "patch_prenorm", c->stages));
   ACCEL_TRY(read_bools(b, "patch_prenorm", c->stages, c->norm_first));
   for (int64_t i = 0; i < c->stages; i++) {
     ACCEL_TRY(accel__divides(b, "num_heads", c->heads[i], "embed_dim", c->widths[i]));

@@ -65,11 +65,6 @@ accel_status accel__gpt_neox_read(accel__build *b, accel__gpt *c) {
 
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
-  /* these two take it, and read it nowhere */
-  static const char *const unread[] = {"token_type_ids", NULL};
-  if (accel__ends_with(architecture, "ForTokenClassification") ||
-      accel__ends_with(architecture, "ForQuestionAnswering"))
-    model->unread = unread;
   return accel__gpt_model(request, architecture, model, "gpt_neox.", accel__gpt_neox_read);
 }
 

@@ -15,9 +15,17 @@ static void heads(accel__build *b, const accel__rotary_bert *c, accel__tensor x)
   }
 }
 
+/* As transformers stores the names, which are those of the hub's repositories, there behind "new.". */
+static const accel__rename stored[] = {{"layers.", "encoder.layer."},
+                                       {"self_attn.Wqkv", "attention.qkv_proj"},
+                                       {"self_attn.o_proj", "attention.o_proj"},
+                                       {"post_attention_layernorm", "attn_ln"},
+                                       {"post_mlp_layernorm", "mlp_ln"},
+                                       {"lm_head.layer_norm", "lm_head.norm"},
+                                       {NULL, NULL}};
+
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
-  static const char *const unread[] = {"token_type_ids", NULL};
   accel__build b;
   accel__rotary_bert c = {.base = {.vocab = 250048,
                                    .hidden = 768,
@@ -36,10 +44,11 @@ static accel_status build(const accel__model_request *request, const char *archi
                           .up = "up_proj",
                           .down = "down_proj"};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "gte."));
+  b.other_prefix = "new.";
+  b.spelling[0] = stored;
   /* 0 is a value of the field, not its default */
   if (accel__json_get(b.config, "type_vocab_size") == NULL) c.base.types = 1;
   ACCEL_TRY(accel__rotary_bert_read(&b, &c, 160000.0));
-  if (c.base.types == 0) model->unread = unread;
   accel__tensor x = accel__rotary_bert_encoder(&b, &c);
   heads(&b, &c, x);
   return accel__build_end(&b, x);

@@ -3,6 +3,15 @@
  * adapters for single tasks are PEFT's (docs/adapters.md). */
 #include "models/rotary_bert.h"
 
+/* As transformers stores the names, which are those of the hub's repository. */
+static const accel__rename stored[] = {{"layers.", "encoder.layers."},
+                                       {"embeddings.LayerNorm", "emb_ln"},
+                                       {"self_attn.Wqkv", "mixer.Wqkv"},
+                                       {"self_attn.o_proj", "mixer.out_proj"},
+                                       {"post_attention_layernorm", "norm1"},
+                                       {"post_mlp_layernorm", "norm2"},
+                                       {NULL, NULL}};
+
 static accel_status build(const accel__model_request *request, const char *architecture,
                           accel__model *model) {
   accel__build b;
@@ -23,6 +32,7 @@ static accel_status build(const accel__model_request *request, const char *archi
                           .up = "fc1",
                           .down = "fc2"};
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "roberta."));
+  b.spelling[0] = stored;
   ACCEL_TRY(accel__rotary_bert_read(&b, &c, 20000.0));
   accel__tensor x = accel__rotary_bert_encoder(&b, &c);
   accel__roberta_heads(&b, &c.base, x);

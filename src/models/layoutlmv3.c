@@ -83,6 +83,11 @@ static accel_status check(const accel__build *b, const layout *m) {
   if (m->visual && m->side < 1)
     return accel__refuse(b, "field 'input_size' (%lld) is less than 'patch_size', %lld",
                          (long long)m->input, (long long)m->patch);
+  if (m->visual && m->side > PAGE)
+    return accel__refuse(b,
+                         "field 'input_size' (%lld) makes %lld patches of 'patch_size' %lld to a "
+                         "side; boxes tell %d apart",
+                         (long long)m->input, (long long)m->side, (long long)m->patch, PAGE);
   if (!m->text && (!m->visual || accel__is_class(b, "ForTokenClassification") ||
                    accel__is_class(b, "ForQuestionAnswering")))
     return accel__refuse(b, "field 'text_embed': false, but a %s reads words",

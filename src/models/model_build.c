@@ -277,10 +277,29 @@ int32_t accel__entry_output(const accel__model_entry *entry, const char *name) {
   return -1;
 }
 
-bool accel__model_leaves_unread(const accel__model *model, const char *name) {
-  for (const char *const *unread = model->unread; unread != NULL && *unread != NULL; unread++)
-    if (strcmp(*unread, name) == 0) return true;
+static bool is_among(const char *const *names, const char *name) {
+  for (; names != NULL && *names != NULL; names++)
+    if (strcmp(*names, name) == 0) return true;
   return false;
+}
+
+bool accel__model_leaves_unread(const accel__model *model, const char *name) {
+  /* what return_special_tokens_mask and the like ask for, and what image processors count */
+  static const char *const written[] = {"special_tokens_mask",
+                                        "offset_mapping",
+                                        "overflow_to_sample_mapping",
+                                        "length",
+                                        "mm_token_type_ids",
+                                        "num_crops",
+                                        "num_patches",
+                                        "rows",
+                                        "cols",
+                                        NULL};
+  /* their forwards add the words that token_type_ids name, which is not implemented */
+  static const char *const adds_types[] = {"gpt2", "gptj", "gpt_neo", NULL};
+  if (is_among(model->unread, name) || is_among(written, name)) return true;
+  return strcmp(name, "token_type_ids") == 0 && model->vocab_size > 0 &&
+         !is_among(adds_types, model->model_type);
 }
 
 void accel__model_free(accel__model **model) {

@@ -7,6 +7,18 @@
 
 #include "models/rotary_bert.h"
 
+/* As nomic-ai's code has the names, and as transformers stores them. */
+static const accel__rename stored[] = {{"layers.", "encoder.layers."},
+                                       {"embeddings.LayerNorm", "emb_ln"},
+                                       {"self_attn.Wqkv", "attn.Wqkv"},
+                                       {"self_attn.o_proj", "attn.out_proj"},
+                                       {"up_proj", "fc11"},
+                                       {"gate_proj", "fc12"},
+                                       {"down_proj", "fc2"},
+                                       {"post_attention_layernorm", "norm1"},
+                                       {"post_mlp_layernorm", "norm2"},
+                                       {NULL, NULL}};
+
 /* Values of the remote config that would change the forward pass otherwise. */
 static accel_status refuse_remote(accel__build *b) {
   bool prenorm = false, causal = false, parallel = false, rms = false, inverse = false,
@@ -135,12 +147,11 @@ static accel_status read_config(accel__build *b, accel__rotary_bert *c) {
   if (accel__json_get(b->config, "n_embd") != NULL) c->base.vocab = vocab; /* rounded up */
   c->head_dim = c->base.hidden / c->base.heads;
   ACCEL_TRY(accel__json_int(b->file, b->config, "head_dim", 1, ACCEL__MAX_WIDTH, &c->head_dim));
-  c->remote =
-      b->request->checkpoint != NULL &&
-      (accel__has(b, "encoder.layers.0.attn.Wqkv.weight") || accel__has(b, "emb_ln.weight"));
-  c->gate = c->remote ? "fc12" : "gate_proj";
-  c->up = !c->remote ? "up_proj" : c->gated ? "fc11" : "fc1";
-  c->down = c->remote ? "fc2" : "down_proj";
+  c->gate = "gate_proj";
+  c->up = !c->gated && b->request->checkpoint != NULL && accel__has(b, "layers.0.mlp.fc1.weight")
+              ? "fc1"
+              : "up_proj";
+  c->down = "down_proj";
   return read_rope(b, c);
 }
 
@@ -166,6 +177,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   accel__rotary_bert c;
   ACCEL_TRY(accel__build_begin(&b, request, architecture, model, "nomic_bert."));
   b.other_prefix = "bert.";
+  b.spelling[0] = stored;
   ACCEL_TRY(read_config(&b, &c));
   accel__tensor x = accel__rotary_bert_encoder(&b, &c);
   heads(&b, &c, x);

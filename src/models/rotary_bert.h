@@ -12,7 +12,9 @@ typedef struct accel__rotary_bert {
   /* gated: act(gate x) * (up x); fc1, fc2: into and out of the feed-forward */
   bool gated, qkv_bias, fc1_bias, fc2_bias;
   const char *gate, *up, *down; /* last parts of their names, behind "layers.N.mlp." */
-  bool remote;                  /* tensor names of nomic-ai's remote code */
+  /* stored in one: q, k and v as "layers.N.self_attn.Wqkv", up and gate as
+   * "layers.N.mlp.up_gate_proj", by the names of b->spelling; found out by the encoder */
+  bool fused_qkv, fused_gate;
   /* positions beyond which the remote code changes the frequencies: refused; 0 none */
   int64_t trained;
   accel__rope rope; /* inv_freq -1: learned positions instead */
@@ -22,6 +24,6 @@ typedef struct accel__rotary_bert {
 accel_status accel__rotary_bert_read(accel__build *b, accel__rotary_bert *c, double theta);
 /* Inputs, LayerNorm(words + types) [+ positions] from "embeddings.*", and the layers "layers.N":
  * [T, hidden]; adds hidden_states.0 .. layers.  base.types 0: there are no token types. */
-accel__tensor accel__rotary_bert_encoder(accel__build *b, const accel__rotary_bert *c);
+accel__tensor accel__rotary_bert_encoder(accel__build *b, accel__rotary_bert *c);
 
 #endif

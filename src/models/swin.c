@@ -176,6 +176,11 @@ accel__tensor accel__swin_stages(accel__build *b, const accel__swin *c, accel__t
 
 /* ---- Swin ---- */
 
+/* The most patches to a side of which the last stage makes no window. */
+static int64_t too_few_patches(const accel__swin_model *m) {
+  return (m->c.window - 1) << (m->c.stages - 1);
+}
+
 accel_status accel__swin_model_read(accel__build *b, accel__swin_model *m) {
   *m = (accel__swin_model){.c = {.embed = 96,
                                  .stages = 4,
@@ -198,15 +203,21 @@ accel_status accel__swin_model_read(accel__build *b, accel__swin_model *m) {
   ACCEL_TRY(accel__read_size2(b, "image_size", 1, ACCEL__MAX_WIDTH, &m->image));
   ACCEL_TRY(accel__read_size2(b, "patch_size", 1, ACCEL__MAX_WIDTH, &m->patch));
   ACCEL_TRY(accel__swin_read(b, "num_heads", &m->c));
+  const int64_t few = too_few_patches(m),
+                widest = m->patch.h > m->patch.w ? m->patch.h : m->patch.w;
+  if (few * widest >= ACCEL__MAX_WIDTH)
+    return accel__refuse(
+        b,
+        "field 'patch_size' (%lld) needs pictures of more than %d pixels to a side "
+        "for windows of %lld in the last of %lld stages",
+        (long long)widest, ACCEL__MAX_WIDTH, (long long)m->c.window, (long long)m->c.stages);
   b->spelling[0] = accel__swin_spelling;
   b->model->hidden_size = m->c.embed << (m->c.stages - 1);
   return accel__read_labels(b);
 }
 
 accel__tensor accel__swin_pictures(accel__build *b, const accel__swin_model *m) {
-  /* patches of which the last stage makes no window */
-  const int64_t most = (m->c.window - 1) << (m->c.stages - 1);
-  const int64_t h = most * m->patch.h + 1, w = most * m->patch.w + 1;
+  const int64_t h = too_few_patches(m) * m->patch.h + 1, w = too_few_patches(m) * m->patch.w + 1;
   b->B = accel__symbol(b->p, "B", 1, 0, 1);
   accel__dim H = accel__symbol(b->p, "H", h, ACCEL__MAX_WIDTH, m->image.h > h ? m->image.h : h),
              W = accel__symbol(b->p, "W", w, ACCEL__MAX_WIDTH, m->image.w > w ? m->image.w : w);

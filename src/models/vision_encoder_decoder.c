@@ -215,16 +215,13 @@ static accel_status build(const accel__model_request *request, const char *archi
                               : accel__add_pixels(&b, m->vit->c.channels, NULL);
   accel__add_decoder_tokens(&b, c->decoder.vocab, ACCEL__DEFAULT_REQUIRED);
   accel__add_positions(&b, c->positions, ACCEL__DEFAULT_ARANGE, 0);
-  const accel__seq2seq how = {.config = m,
-                              .encoder = encode,
-                              .decoder = decode,
-                              .keys = keys,
-                              .logits = logits,
-                              .output_encoded = output_encoded,
-                              .layers = c->decoder.layers,
-                              .heads = c->decoder.heads,
-                              .head_dim = c->hidden / c->decoder.heads,
-                              .hidden = c->hidden};
+  accel__seq2seq how = accel__bart_seq2seq(c);
+  how.config = m;
+  how.encoder = encode;
+  how.decoder = decode;
+  how.keys = keys;
+  how.logits = logits;
+  how.output_encoded = output_encoded;
   return accel__seq2seq_build(&b, &how);
 }
 

@@ -66,7 +66,8 @@ def union_of_heads(config, classes):
     return merged
 
 
-def write_model(directory, config, classes, dtype=None, rename=None, drop=(), shards=0, config_edit=None):
+def write_model(directory, config, classes, dtype=None, rename=None, drop=(), shards=0, config_edit=None, saved=False):
+    """saved: the first class alone, by the names that save_pretrained writes, which are those of the hub."""
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir(parents=True)
     tensors = union_of_heads(config, classes)
@@ -82,7 +83,14 @@ def write_model(directory, config, classes, dtype=None, rename=None, drop=(), sh
         text.pop(key, None)
     if config_edit is not None:
         config_edit(text)
+    if saved:
+        model = getattr(transformers, classes[0])(config)
+        randomise(model)
+        model.tie_weights()
+        model.save_pretrained(directory)
     (directory / "config.json").write_text(json.dumps(text, indent=1, sort_keys=True) + "\n")
+    if saved:
+        return
     if shards == 0:
         save_file(tensors, directory / "model.safetensors", metadata={"format": "pt"})
         return
@@ -412,7 +420,9 @@ def rotary_fixtures():
     other = jina(type_vocab_size=3, hidden_act="relu", layer_norm_eps=1e-3, num_hidden_layers=1, tie_word_embeddings=False,
                  rope_parameters={"rope_type": "linear", "rope_theta": 100.0, "factor": 2.0})
     yield "jina_linear", dict(config=other, classes=classes_of("JinaEmbeddingsV3", HEADS[:1]), cases=("right", "left"))
+    yield "jina_saved", dict(config=jina(num_hidden_layers=1), classes=["JinaEmbeddingsV3ForMaskedLM"], cases=("right",), saved=True)
     yield "gte", dict(config=gte(), classes=classes_of("Gte", HEADS[:3]))
+    yield "gte_saved", dict(config=gte(num_hidden_layers=1), classes=["GteForMaskedLM"], cases=("right",), saved=True)
     bare = gte(type_vocab_size=0, hidden_act="silu", num_hidden_layers=1, pad_token_id=0, rope_parameters={"rope_type": "dynamic", "rope_theta": 100.0, "factor": 2.0})
     yield "gte_no_types", dict(config=bare, classes=classes_of("Gte", HEADS[:1]), cases=("right",))
 

@@ -149,6 +149,26 @@ class Tasks(MapCase):
                 found, expected = self.same(task, directory, [{column: f} for f in files], command, *options)
                 self.assertEqual(found, expected["results"])
 
+    def test_documents(self):
+        layout, donut = (os.path.join(FIXTURES, "seeing", name) for name in ("layoutlmv3_qa", "donut"))
+        words = [["Total:", [20, 40, 90, 75]], ["31.50", [110, 40, 180, 75]]]
+        rows = [{"question": "What is the total?", "word_boxes": words}, {"question": "Who?"}, {"question": "Who?", "word_boxes": "[[\"a\", [1, 2, 3]]]"},
+                {"question": "Who?", "word_boxes": words[:1] + [["b", [1, 2, 3]]]}, {"question": "Who?", "word_boxes": words, "image": None}]
+        self.good_map("document-qa", layout, "--input", self.jsonl(rows), "--top-k", "2")
+        boxes = self.path("words.json", json.dumps(words))
+        expected = [self.good("document-qa", layout, r["question"], "--word-boxes", boxes, "--top-k", "2", "--device", "cpu", "--quiet")["results"][0] for r in (rows[0], rows[4])]
+        self.assertEqual(self.results(), list(zip((0, 4), expected)))
+        self.assertEqual([e[:2] for e in self.errors()], [(1, 2), (2, 3), (3, 4)])
+        for (_, _, why), said in zip(self.errors(), ("no OCR engine", "field 'word_boxes' is no list", "word_boxes: entry 1 must be")):
+            self.assertIn(said, why)
+        table = 'asked,words\n"What is the total?","' + json.dumps(words).replace('"', '""') + '"\nWho?,[1\n'
+        self.good_map("document-qa", layout, "--input", self.path("t.csv", table), "--top-k", "2", "--column", "asked", "--column", "image", "--column", "words", output="csv")
+        self.assertEqual(self.results("csv"), [(0, expected[0])])
+        self.assertIn("word_boxes: no valid JSON", self.errors("csv")[0][2])
+        self.good_map("document-qa", donut, "--input", self.jsonl([{"question": "What is red?", "image": PICTURES[0]}]), "--max-new-tokens", "4", output="pages")
+        expected = self.good("document-qa", donut, "What is red?", "--image", PICTURES[0], "--max-new-tokens", "4", "--device", "cpu", "--quiet")["results"]
+        self.assertEqual([r for _, r in self.results("pages")], expected)
+
     def test_pictures_to_texts(self):
         blip, llava = (os.path.join(FIXTURES, "seeing", name) for name in ("blip_caption", "llava"))
         self.good_map("caption", blip, "--input", self.path("p.txt", "\n".join(PICTURES)), "--max-new-tokens", "4")

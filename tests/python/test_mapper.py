@@ -82,6 +82,15 @@ class Rows(unittest.TestCase):
         answer = self.mapped("vqa", fixture("seeing", "blip_vqa"), [{"image": PICTURE, "question": "what is it?"}], max_new_tokens=4)
         self.assertEqual([type(m.result) for m in caption + answer], [str, str])
 
+    def test_documents(self):
+        words = [("Total:", (20, 40, 90, 75)), ("31.50", (110, 40, 180, 75))]
+        rows = [{"question": "What is the total?", "word_boxes": words}, {"question": "Who?"}, {"word_boxes": words}]
+        with accel.Model(fixture("seeing", "layoutlmv3_qa"), **CPU) as model:
+            found = list(accel.map("document-qa", model, rows, top_k=2))
+            self.assertEqual(found[0].result, model.answer_documents(rows[:1], top_k=2)[0])
+        self.assertRegex(found[1].error, "no OCR engine")
+        self.assertEqual(found[2].error, "field 'question' is missing")
+
     def test_arguments(self):
         with self.assertRaisesRegex(ValueError, "unknown task 'sing'; one of embed"):
             accel.map("sing", "m", [])

@@ -203,6 +203,76 @@ static const char *const decoder_refusals[][2] = {
      "field 'attn_config.clip_qkv' is negative"},
 };
 
+#define FLORENCE "{\"model_type\":\"florence2\","
+#define DONUT \
+  "{\"model_type\":\"vision-encoder-decoder\",\"encoder\":{\"model_type\":\"donut-swin\""
+
+static const char *const document_refusals[][2] = {
+    {FLORENCE "\"vision_config\":{\"model_type\":\"davit\"}}",
+     "field 'vision_config.model_type': 'davit' is a checkpoint of the repository's own code"},
+    {FLORENCE "\"vision_config\":{\"model_type\":\"swin\"}}",
+     "field 'vision_config.model_type': 'swin' is not supported; known: florence_vision"},
+    {FLORENCE "\"vision_config\":7}", "vision_config"},
+    {FLORENCE "\"vision_config\":{\"embed_dim\":[]}}", "field 'embed_dim' has 0 entries"},
+    {FLORENCE "\"vision_config\":{\"embed_dim\":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1]}}",
+     "field 'embed_dim' has 17 entries"},
+    {FLORENCE "\"vision_config\":{\"embed_dim\":[128,256,512,1024,1024]}}",
+     "field 'depths' is missing, which 'embed_dim' has 5 stages for"},
+    {FLORENCE "\"vision_config\":{\"embed_dim\":[8,8,8],\"depths\":[1,1,1,1]}}",
+     "field 'depths' has 4 entries, expected 3"},
+    {FLORENCE "\"vision_config\":{\"embed_dim\":[128,256,512,-1]}}", "embed_dim"},
+    {FLORENCE "\"vision_config\":{\"embed_dim\":[128,256,512,1024.5]}}", "embed_dim"},
+    {FLORENCE "\"vision_config\":{\"num_heads\":[3,8,16,32]}}",
+     "'num_heads' (3) does not divide 'embed_dim' (128)"},
+    {FLORENCE "\"vision_config\":{\"num_groups\":[4,8,16,31]}}",
+     "'num_groups' (31) does not divide 'embed_dim' (1024)"},
+    {FLORENCE "\"vision_config\":{\"patch_stride\":[4,2,0,2]}}", "patch_stride"},
+    {FLORENCE "\"vision_config\":{\"patch_padding\":[3,1,-1,1]}}", "patch_padding"},
+    {FLORENCE "\"vision_config\":{\"patch_size\":[7,3,3,4294967299]}}", "patch_size"},
+    {FLORENCE "\"vision_config\":{\"patch_prenorm\":[false,true,1,true]}}",
+     "field 'patch_prenorm': entry 2 is neither true nor false"},
+    {FLORENCE "\"vision_config\":{\"depths\":[1,1,1000000,1]}}", "depths"},
+    {FLORENCE "\"vision_config\":{\"window_size\":0}}", "window_size"},
+    {FLORENCE "\"vision_config\":{\"mlp_ratio\":-1e300}}", "field 'mlp_ratio'"},
+    {FLORENCE "\"vision_config\":{\"projection_dim\":0}}", "projection_dim"},
+    {FLORENCE "\"vision_config\":{\"max_position_embeddings\":0}}", "max_position_embeddings"},
+    {FLORENCE "\"vision_config\":{\"activation_function\":\"maxout\"}}",
+     "activation 'maxout' is not supported"},
+    {FLORENCE "\"text_config\":{\"model_type\":\"t5\"}}",
+     "field 'text_config.model_type': 't5' is not supported; known: bart"},
+    {FLORENCE "\"text_config\":{\"d_model\":768}}",
+     "field 'text_config.d_model' is 768, vision_config.projection_dim 1024"},
+    {FLORENCE "\"text_config\":{\"encoder_attention_heads\":7}}", "encoder_attention_heads"},
+    {FLORENCE "\"image_token_id\":51289}",
+     "field 'image_token_id' is 51289, text_config.vocab_size 50265"},
+    {FLORENCE "\"image_token_id\":-5}", "image_token_id"},
+    {"{\"model_type\":\"layoutlmv3\",\"input_size\":15}",
+     "field 'input_size' (15) is less than 'patch_size', 16"},
+    {"{\"model_type\":\"layoutlmv3\",\"input_size\":1048576}",
+     "field 'input_size' (1048576) makes 65536 patches of 'patch_size' 16 to a side"},
+    {"{\"model_type\":\"layoutlmv3\",\"coordinate_size\":-128}", "coordinate_size"},
+    {"{\"model_type\":\"layoutlmv3\",\"rel_pos_bins\":0}", "rel_pos_bins"},
+    {"{\"model_type\":\"layoutlmv3\",\"rel_2d_pos_bins\":3}", "rel_2d_pos_bins"},
+    {"{\"model_type\":\"layoutlmv3\",\"max_2d_position_embeddings\":0}",
+     "max_2d_position_embeddings"},
+    {"{\"model_type\":\"layoutlmv3\",\"max_position_embeddings\":2}", "leaves no position"},
+    {"{\"model_type\":\"layoutlmv3\",\"text_embed\":false,\"visual_embed\":false}",
+     "field 'text_embed': false"},
+    {"{\"model_type\":\"layoutlmv3\",\"has_spatial_attention_bias\":\"yes\"}",
+     "has_spatial_attention_bias"},
+    {"{\"model_type\":\"donut-swin\",\"patch_size\":1048576}",
+     "field 'patch_size' (1048576) needs pictures of more than 1048576 pixels"},
+    {"{\"model_type\":\"donut-swin\",\"num_heads\":[3,6,12]}",
+     "field 'num_heads' has 3 entries, expected 4"},
+    {"{\"model_type\":\"donut-swin\",\"window_size\":0}", "window_size"},
+    {"{\"model_type\":\"donut-swin\",\"image_size\":[0,640]}", "image_size"},
+    {"{\"model_type\":\"donut-swin\",\"mlp_ratio\":0}", "mlp_ratio"},
+    {DONUT "}}", "field 'decoder.model_type': '' is not supported"},
+    {DONUT ",\"embed_dim\":-128},\"decoder\":{\"model_type\":\"mbart\"}}", "embed_dim"},
+    {DONUT "},\"decoder\":{\"model_type\":\"mbart\",\"d_model\":0}}", "d_model"},
+    {DONUT "},\"decoder\":{\"model_type\":\"mbart\",\"decoder_layers\":-1}}", "decoder_layers"},
+};
+
 static void test_refusals(void **state) {
   (void)state;
   static const char *const cases[][2] = {
@@ -279,9 +349,39 @@ static void test_refusals(void **state) {
     expect_refusal(cases[i][0], NULL, cases[i][1]);
   for (size_t i = 0; i < sizeof decoder_refusals / sizeof *decoder_refusals; i++)
     expect_refusal(decoder_refusals[i][0], NULL, decoder_refusals[i][1]);
+  for (size_t i = 0; i < sizeof document_refusals / sizeof *document_refusals; i++)
+    expect_refusal(document_refusals[i][0], NULL, document_refusals[i][1]);
   expect_refusal("{" BERT ",\"num_labels\":3}", "BertForQuestionAnswering", "num_labels 2");
   expect_refusal("{" BERT ",\"problem_type\":\"ranking\"}", "BertForSequenceClassification",
                  "field 'problem_type': 'ranking' is unknown");
+}
+
+/* What tokenizers and processors write beside a model's inputs is left unread, as forwards do. */
+static void test_unread(void **state) {
+  (void)state;
+  static const struct {
+    const char *config, *class_name, *input;
+    bool unread;
+  } cases[] = {
+      {"{\"model_type\":\"distilbert\"}", "DistilBertModel", "token_type_ids", true},
+      {"{\"model_type\":\"llama\"}", "LlamaForCausalLM", "token_type_ids", true},
+      {"{\"model_type\":\"gpt_neox\"}", "GPTNeoXModel", "token_type_ids", true},
+      {"{\"model_type\":\"gpt2\"}", "GPT2Model", "token_type_ids", false},
+      {"{\"model_type\":\"gptj\"}", "GPTJModel", "token_type_ids", false},
+      {"{\"model_type\":\"gpt_neo\"}", "GPTNeoModel", "token_type_ids", false},
+      {"{\"model_type\":\"vit\"}", "ViTModel", "token_type_ids", false},
+      {"{" BERT "}", "BertModel", "special_tokens_mask", true},
+      {"{" BERT "}", "BertModel", "offset_mapping", true},
+      {"{" BERT "}", "BertModel", "special_token_mask", false},
+      {"{" BERT "}", "BertModel", "inputs_embeds", false},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    accel__model *m = build(cases[i].config, cases[i].class_name);
+    assert_non_null(m);
+    if (accel__model_leaves_unread(m, cases[i].input) != cases[i].unread)
+      fail_msg("%s of a %s", cases[i].input, cases[i].class_name);
+    accel__model_free(&m);
+  }
 }
 
 static void test_labels(void **state) {
@@ -430,10 +530,10 @@ static void test_fused(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_class), cmocka_unit_test(test_choice),
-      cmocka_unit_test(test_refusals),    cmocka_unit_test(test_labels),
-      cmocka_unit_test(test_positions),   cmocka_unit_test(test_ends),
-      cmocka_unit_test(test_embed),       cmocka_unit_test(test_names),
-      cmocka_unit_test(test_fused),
+      cmocka_unit_test(test_refusals),    cmocka_unit_test(test_unread),
+      cmocka_unit_test(test_labels),      cmocka_unit_test(test_positions),
+      cmocka_unit_test(test_ends),        cmocka_unit_test(test_embed),
+      cmocka_unit_test(test_names),       cmocka_unit_test(test_fused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -59,9 +59,14 @@ def _captions(model: Model, columns: List[List[Any]], options: Dict[str, Any]) -
     return _texts(model, lambda p, **o: model.generate_images(p, "question", **o), [(prompt, [image]) for image in columns[0]], options)
 
 
+def _documents(model: Model, columns: List[List[Any]], options: Dict[str, Any]) -> List[Any]:
+    asked = [dict(zip(("question", "image", "word_boxes"), row)) for row in zip(*columns)]
+    return model.answer_documents(asked, **options)
+
+
 class _Task(NamedTuple):
     fields: Tuple[str, ...]
-    optional: bool  # a row may lack the last field
+    optional: bool  # a row may lack all fields but the first
     model_task: Optional[str]
     window: int
     call: Callable[[Model, List[List[Any]], Dict[str, Any]], Sequence[Any]]
@@ -81,6 +86,7 @@ TASKS: Dict[str, _Task] = {
     "summarize": _Task(("text",), False, None, 256, lambda m, c, o: _texts(m, m.summarize, c[0], o)),
     "caption": _Task(("image",), False, None, 16, _captions),
     "vqa": _Task(("image", "question"), False, None, 16, _answers),
+    "document-qa": _Task(("question", "image", "word_boxes"), True, None, 16, _documents),
     "transcribe": _Task(("audio",), False, "automatic-speech-recognition", 8, lambda m, c, o: m.transcribe(c[0], **o)),
     "detect-objects": _Task(("image",), False, "object-detection", 16, lambda m, c, o: m.detect_objects(c[0], **o)),
     "zero-shot-image": _Task(("image",), False, "zero-shot-image-classification", 32, lambda m, c, o: m.zero_shot_image(c[0], **o)),
@@ -127,7 +133,7 @@ class Mapper:
         for i, (name, value) in enumerate(zip(self.columns, values)):
             if value is None and not (i and self.what.optional):
                 return None, f"field '{name}' is missing"
-            if value is not None and not isinstance(value, (str, bytes)) and self.what.fields[i] not in ("audio", "image"):
+            if value is not None and not isinstance(value, (str, bytes)) and self.what.fields[i] not in ("audio", "image", "word_boxes"):
                 return None, f"field '{name}' is no text"
         return values, None
 
