@@ -7,6 +7,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kit/kit_rounded.h"
+
 enum { KEPT = 12 };
 
 typedef struct compiled {
@@ -258,6 +260,8 @@ static int32_t get(endpoint *e, const kit_graph_run *run, compiled **out,
 typedef struct job {
   endpoint *e;
   const kit_graph_run *run;
+  kit_rounded rounded; /* where every size is folded: the run that the graph is of */
+  const kit_graph_run *sized;
   compiled *c;
   kit_graph_value *feed, *result; /* [n_feed], [n_result] */
   void **owned;                   /* [n_feed] memory of feeds, until the inference is over */
@@ -276,7 +280,7 @@ static int32_t fill(job *j, accel_plugin_error *error) {
     kit_graph_value *v = &j->feed[i];
     v->dtype = node->dtype;
     v->rank = node->rank;
-    rc = kit_feed_fill(g, &g->feed[i], j->run, v->dim, &v->data, &j->owned[i], error);
+    rc = kit_feed_fill(g, &g->feed[i], j->sized, v->dim, &v->data, &j->owned[i], error);
     v->bytes = element_bytes(v->dtype);
     for (uint32_t k = 0; k < v->rank; k++) v->bytes *= (uint64_t)v->dim[k];
   }
@@ -289,13 +293,18 @@ static int32_t take_result(const job *j, uint32_t i, accel_plugin_error *error) 
   const int32_t id = j->run->program->entry[j->run->entry].out[r->index];
   const kit_tensor *t = &j->run->tensor[id];
   const accel_plugin_view *v = &j->run->out[r->index];
-  const uint64_t bytes = j->result[i].bytes;
-  if (bytes != (uint64_t)t->elements * 4)
+  int64_t dim[ACCEL_PLUGIN_MAX_RANK], elements = 1;
+  memcpy(dim, t->dim, sizeof dim);
+  if (j->sized != j->run) kit_rounded_shape(&j->rounded, (uint32_t)r->index, dim);
+  for (uint32_t k = 0; k < t->rank; k++) elements *= dim[k];
+  if (j->result[i].bytes != (uint64_t)elements * 4)
     return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1,
                     "output '%s' has %llu bytes, %llu were expected",
-                    kit_tensor_name(j->run->program, id), (unsigned long long)bytes,
-                    (unsigned long long)t->elements * 4);
-  if (bytes) memcpy(v->host ? v->host : (char *)v->device + v->offset, j->result[i].data, bytes);
+                    kit_tensor_name(j->run->program, id), (unsigned long long)j->result[i].bytes,
+                    (unsigned long long)elements * 4);
+  if (t->elements)
+    kit_copy_common(j->result[i].data, dim, v->host ? v->host : (char *)v->device + v->offset,
+                    t->dim, t->rank, 4);
   return ACCEL_PLUGIN_OK;
 }
 
@@ -358,14 +367,20 @@ int32_t kit_compiled_run(void *self, const kit_graph_run *run, accel_plugin_erro
   if (!in) return kit_no_memory(error, sizeof *in);
   kit_graph_run hosted = *run;
   hosted.in = in;
-  job j = {.e = self, .run = &hosted};
-  int32_t rc = get(j.e, &hosted, &j.c, error);
+  job j = {.e = self, .run = &hosted, .sized = &hosted};
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (j.e->o.fixed) {
+    rc = kit_round(&hosted, &j.rounded, error);
+    j.sized = &j.rounded.run;
+  }
+  if (!rc) rc = get(j.e, j.sized, &j.c, error);
   if (!rc) {
     rc = run_compiled(&j, error);
     pthread_mutex_lock(&j.e->lock);
     release(j.e, j.c);
     pthread_mutex_unlock(&j.e->lock);
   }
+  kit_rounded_free(&j.rounded);
   free(in);
   return rc;
 }

@@ -36,8 +36,9 @@ typedef struct kit_compiler {
 
 typedef struct kit_compiled_options {
   const kit_compiler *compiler;
-  void *self;    /* closed by kit_compiled_open when it fails before *self of the endpoint is set */
-  bool fixed;    /* every size is folded, and inputs have known shapes */
+  void *self; /* closed by kit_compiled_open when it fails before *self of the endpoint is set */
+  /* every size is folded, and inputs have known shapes; rows are rounded up (kit_rounded.h) */
+  bool fixed;
   double hidden; /* kit_graph_request.hidden */
 } kit_compiled_options;
 

@@ -4,7 +4,8 @@
  *
  * ort_library.c loads the library and the providers, ort_device.c lists the devices, ort_write.c
  * turns a graph into ONNX (ort_ops.def has a line for each plain op, ort_forms.c the others) with
- * the protobuf of ort_proto.c, ort_session.c runs it, ort_backend.c has the kit's hooks. */
+ * the protobuf of ort_proto.c, ort_session.c runs it, ort_context.c keeps what an NPU's compiler
+ * made of it, ort_backend.c has the kit's hooks. */
 #ifndef ACCEL_ONNXRUNTIME_H
 #define ACCEL_ONNXRUNTIME_H
 
@@ -140,6 +141,7 @@ int32_t ort_write(const kit_graph *graph, const char *name,
 typedef struct ort_endpoint {
   const ort_library *ort;
   const ort_device *device;
+  const accel_plugin_host *host;
   uint32_t threads;
 } ort_endpoint;
 

@@ -21,6 +21,7 @@ static int32_t open_endpoint(kit_open *open, void **self, accel_plugin_error *er
   if (!e) return kit_no_memory(error, sizeof *e);
   e->ort = ort;
   e->device = &ort->device[open->device];
+  e->host = host;
   e->threads = host && host->workers ? host->workers(host->self) : 1;
   return kit_compiled_open(open,
                            &(kit_compiled_options){.compiler = &ort_compiler,

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "onnxruntime/ort.h"
+#include "onnxruntime/ort_context.h"
 
 typedef struct model {
   OrtSession *session;
@@ -95,30 +96,61 @@ static OrtStatus *set_options(const ort_endpoint *e, OrtSessionOptions *options)
   return status;
 }
 
-static int32_t make_session(const ort_endpoint *e, model *m, const kit_graph *g,
-                            const ort_bytes *text, accel_plugin_error *error) {
+/* Constants of a model beside it, [n_node] arrays. */
+typedef struct constants {
+  OrtValue **value;
+  const char **names;
+  char (*name)[16];
+} constants;
+
+/* g: whose constants the model wants; NULL: it has all, as a context of an NPU.  context: gets what
+ * the provider compiled; NULL: nobody wants it. */
+static int32_t session_of(const ort_endpoint *e, model *m, const kit_graph *g,
+                          const ort_bytes *text, const ort_context *context,
+                          accel_plugin_error *error) {
   const ort_library *ort = e->ort;
+  const uint32_t n = g ? g->n_node : 0;
   OrtSessionOptions *options = NULL;
-  OrtValue **value = calloc(g->n_node + 1, sizeof *value);
-  const char **names = calloc(g->n_node + 1, sizeof *names);
-  char(*name)[16] = calloc(g->n_node + 1, sizeof *name);
+  constants c = {.value = calloc(n + 1, sizeof *c.value),
+                 .names = calloc(n + 1, sizeof *c.names),
+                 .name = calloc(n + 1, sizeof *c.name)};
   OrtStatus *status = NULL;
-  int32_t rc = value && names && name ? ACCEL_PLUGIN_OK : kit_no_memory(error, g->n_node);
+  int32_t rc = c.value && c.names && c.name ? ACCEL_PLUGIN_OK : kit_no_memory(error, n);
   if (!rc) {
     status = ort->CreateSessionOptions(&options);
     if (!status) status = set_options(e, options);
-    if (!status) status = give_constants(e, g, options, value, name, names);
+    if (!status && context) status = ort_context_ask(ort, options, context);
+    if (!status && g) status = give_constants(e, g, options, c.value, c.name, c.names);
     if (!status)
       status = ort->CreateSessionFromArray(ort->env, text->data, text->n, options, &m->session);
   }
   if (status) rc = ort_fail(ort, status, "making a session", error);
-  for (uint32_t i = 0; value && i < g->n_node; i++)
-    if (value[i]) ort->ReleaseValue(value[i]);
+  for (uint32_t i = 0; c.value && i < n; i++)
+    if (c.value[i]) ort->ReleaseValue(c.value[i]);
   if (options) ort->ReleaseSessionOptions(options);
-  free(value);
-  free(names);
-  free(name);
+  free(c.value);
+  free(c.names);
+  free(c.name);
   return rc;
+}
+
+/* Of an NPU, whose compiler takes its time: from the cache, or into it. */
+static int32_t session_by_cache(const ort_endpoint *e, model *m, const kit_graph *g,
+                                const ort_bytes *text, accel_plugin_error *error) {
+  char key[ORT_CONTEXT_KEY];
+  ort_context context;
+  ort_bytes kept;
+  ort_context_key(e, g, text, key);
+  if (ort_context_get(e, key, &kept)) {
+    const int32_t rc = session_of(e, m, NULL, &kept, NULL, NULL);
+    free(kept.data);
+    if (!rc) return ACCEL_PLUGIN_OK; /* else compiled anew, as for another driver */
+  }
+  /* not every graph that the provider compiles can become a context */
+  const bool compiled =
+      ort_context_begin(e, &context) && !session_of(e, m, g, text, &context, NULL);
+  ort_context_end(e, key, compiled, &context);
+  return compiled ? ACCEL_PLUGIN_OK : session_of(e, m, g, text, NULL, error);
 }
 
 static int32_t compile(void *self, const kit_graph *graph, const char *name,
@@ -130,7 +162,9 @@ static int32_t compile(void *self, const kit_graph *graph, const char *name,
   int32_t rc = name_values(m, graph, error);
   if (!rc) rc = ort_write(graph, name, dim, &text, error);
   if (!rc) {
-    rc = make_session(self, m, graph, &text, error);
+    const ort_endpoint *e = self;
+    rc = e->device->qnn ? session_by_cache(e, m, graph, &text, error)
+                        : session_of(e, m, graph, &text, NULL, error);
     free(text.data);
   }
   if (rc)

@@ -60,7 +60,7 @@ export interface GenerateOptions extends CallOptions {
   /** Default: the model's; without one 256. */
   max_new_tokens?: number;
   seed?: number;
-  /** Each token as it is chosen; the texts, put together, are the result's.  With beams nothing comes before the result. */
+  /** Each token as it is chosen; the texts, put together, are the result's.  With beams they come when the search has ended. */
   onToken?: (token: {prompt: number; sequence: number; id: number; text: string; finish?: string}) => void;
   [field: string]: unknown;
 }

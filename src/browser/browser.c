@@ -110,6 +110,15 @@ static cJSON *labels(const accel_classifications *found) {
   return items;
 }
 
+/* How a call that classifies ends; `input` is what it allocated for its request. */
+static accel_status classified(accel_status status, accel_classifications *found, void *input,
+                               cJSON **result) {
+  if (status == ACCEL_OK) *result = labels(found);
+  accel_classifications_free(&found);
+  free(input);
+  return status;
+}
+
 typedef accel_status (*call_fn)(const cJSON *request, cJSON **result);
 
 /* A request that the module itself should not have sent. */
@@ -185,10 +194,7 @@ static accel_status call_classify(const cJSON *request, cJSON **result) {
   how.top_k = (uint32_t)number_of(request, "top_k", how.top_k);
   how.function = text_of(request, "function_to_apply");
   const accel_status status = accel_classify(endpoint_of(request), texts, NULL, n, &how, &found);
-  if (status == ACCEL_OK) *result = labels(found);
-  accel_classifications_free(&found);
-  free(texts);
-  return status;
+  return classified(status, found, texts, result);
 }
 
 /* "images": [{"name", "data": offset, "bytes"}] */
@@ -208,10 +214,7 @@ static accel_status call_classify_images(const cJSON *request, cJSON **result) {
   how.top_k = (uint32_t)number_of(request, "top_k", how.top_k);
   how.function = text_of(request, "function_to_apply");
   const accel_status status = accel_classify_images(endpoint_of(request), media, n, &how, &found);
-  if (status == ACCEL_OK) *result = labels(found);
-  accel_classifications_free(&found);
-  free(media);
-  return status;
+  return classified(status, found, media, result);
 }
 
 static cJSON *generated(const accel_generations *found) {

@@ -2,14 +2,22 @@
 #include "core/file_pages.h"
 
 #include <fcntl.h>
-#include <linux/magic.h>
 #include <signal.h>
 #include <sys/mman.h>
-#include <sys/statfs.h>
 #include <unistd.h>
+#ifndef __EMSCRIPTEN__
+#include <linux/magic.h>
+#include <sys/statfs.h>
+#endif
 
 #include "core/file.h"
 
+#ifdef __EMSCRIPTEN__ /* no file has leases, and without one nothing is mapped */
+static bool keeps_leases(int fd) {
+  (void)fd;
+  return false;
+}
+#else
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
 #endif
@@ -24,6 +32,7 @@ static bool keeps_leases(int fd) {
     if ((uint32_t)info.f_type == known[i]) return true;
   return false;
 }
+#endif
 
 bool accel__file_lease(int fd) {
   if (accel__fault("lease_refused") || !keeps_leases(fd)) return false;

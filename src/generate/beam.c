@@ -228,8 +228,28 @@ static bool hopeful(const accel__request *r, float best, uint32_t length) {
 
 /* ---- a step ---- */
 
+/* The listener hears a sequence of the result, token by token, as if it were chosen now. */
+static accel_status tell(accel__request *r, accel__hypothesis *h) {
+  const int32_t *ids = h->ids + r->input.prompt.n;
+  const accel__finish finish = h->finish;
+  const uint32_t n = h->n - r->input.prompt.n,
+                 in_text = n - (r->options.hide_end && finish == ACCEL__FINISH_EOS);
+  if (!r->options.on_token) return ACCEL_OK;
+  h->finish = ACCEL__FINISH_NONE;
+  for (uint32_t at = 0; at < n && !h->finish; at++) {
+    h->n = r->input.prompt.n + at + 1;
+    ACCEL_TRY(accel__text_stream_add(&h->text, ids, at < in_text ? at + 1 : in_text));
+    if (at + 1 == n) {
+      ACCEL_TRY(accel__text_stream_end(&h->text, ids, in_text));
+      h->finish = finish;
+    }
+    ACCEL_TRY(accel__tell_token(r, h, at));
+  }
+  return ACCEL_OK;
+}
+
 /* The finished ones become the result. */
-static void conclude(accel__engine *e, accel__request *r) {
+static accel_status conclude(accel__engine *e, accel__request *r) {
   struct accel__beams *b = r->progress.beams;
   for (uint32_t i = 0; i < r->progress.n_running; i++) {
     if (r->progress.running[i].sequence >= 0 &&
@@ -245,7 +265,9 @@ static void conclude(accel__engine *e, accel__request *r) {
     r->outcome.n_done++;
     b->finished[i] = (accel__hypothesis){.sequence = -1};
   }
+  for (uint32_t i = 0; i < r->outcome.n_done; i++) ACCEL_TRY(tell(r, &r->outcome.done[i]));
   r->outcome.finished = true;
+  return ACCEL_OK;
 }
 
 /* The best that do not end run on; best[] is scanned in order, ended ones come last, as their score
@@ -295,13 +317,10 @@ accel_status accel__beam_advance(accel__engine *e, accel__request *r, float *con
   uint32_t length = r->progress.running[0].n + 1 - r->input.prompt.n;
   if (r->options.config->do_sample)
     by_score(b->best, n_best); /* they were in the order of their draws */
-  if (ends == n_best) {
-    conclude(e, r);
-    return ACCEL_OK;
-  }
+  if (ends == n_best) return conclude(e, r);
   ACCEL_TRY(run_on(e, r, n_best));
   r->progress.shared = false;
   full = all_finished(b) && r->options.config->early_stopping == ACCEL__EARLY_TRUE;
-  if (full || !hopeful(r, r->progress.running[0].score, length)) conclude(e, r);
+  if (full || !hopeful(r, r->progress.running[0].score, length)) return conclude(e, r);
   return ACCEL_OK;
 }

@@ -184,6 +184,9 @@ accel_status accel__sample_advance(accel__engine *e, accel__request *r, float *c
 /* The next token of `h` by row[vocab]; *raw gets its score as the model gave it. */
 accel_status accel__sample_choose(accel__engine *e, accel__request *r, accel__hypothesis *h,
                                   float *row, int64_t *token, float *raw);
+/* Tells the listener, where there is one, of the generated token `at` of h and of what text h->text
+ * has ready; h is cancelled where the listener says so. */
+accel_status accel__tell_token(accel__request *r, accel__hypothesis *h, uint32_t at);
 accel_status accel__beam_begin(accel__request *r);
 accel_status accel__beam_advance(accel__engine *e, accel__request *r, float *const *rows);
 void accel__beam_free(accel__request *r);

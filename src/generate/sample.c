@@ -100,25 +100,23 @@ static accel__finish finish_of(const accel__request *r, const accel__hypothesis 
   return out_of_time(r) ? ACCEL__FINISH_TIME : ACCEL__FINISH_NONE;
 }
 
-/* Tells the listener; a piece of text is copied for its final NUL. */
-static accel_status tell(accel__request *r, accel__hypothesis *h, int32_t token) {
+accel_status accel__tell_token(accel__request *r, accel__hypothesis *h, uint32_t at) {
   size_t bytes;
   if (!r->options.on_token) return ACCEL_OK;
   const char *piece = accel__text_stream_take(&h->text, &bytes);
   char few[256], *text = 2 * bytes < sizeof few ? few : malloc(2 * bytes + 1);
   if (!text) return accel__no_memory(2 * bytes + 1);
   accel__text_to_c(text, piece, bytes);
-  uint32_t generated = h->n - r->input.prompt.n;
   accel_token_event event = {.size = sizeof event,
                              .prompt = r->input.number,
                              .sequence = h->number,
-                             .id = token,
+                             .id = h->ids[r->input.prompt.n + at],
                              .text = text,
-                             .logprob = r->options.want_logprobs ? h->logprob[generated - 1] : NAN,
+                             .logprob = h->logprob ? h->logprob[at] : NAN,
                              .finish = h->finish ? accel__finish_name(h->finish) : NULL};
   if (h->highest) {
     event.alternatives = r->options.logprobs;
-    event.alternative = h->highest + (size_t)(generated - 1) * r->options.logprobs;
+    event.alternative = h->highest + (size_t)at * r->options.logprobs;
   }
   if (r->options.on_token(r->options.on_token_user, &event) && !h->finish)
     h->finish = ACCEL__FINISH_CANCELLED;
@@ -143,7 +141,7 @@ static accel_status add_token(accel__engine *e, accel__request *r, accel__hypoth
   ACCEL_TRY(accel__text_stream_add(&h->text, h->ids + r->input.prompt.n, told));
   h->finish = finish_of(r, h, (int32_t)token);
   if (h->finish) ACCEL_TRY(accel__text_stream_end(&h->text, h->ids + r->input.prompt.n, told));
-  return tell(r, h, (int32_t)token);
+  return accel__tell_token(r, h, at);
 }
 
 /* From rows[1 + guesses][vocab]: a token, and one more for each guess that was right; the states of

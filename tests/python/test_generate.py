@@ -127,6 +127,12 @@ class Package(unittest.TestCase):
             if k == 3:
                 break  # ends the generation
 
+    def test_stream_of_beams(self):
+        want = next(r for r in expected()["results"] if r["options"].get("num_beams"))
+        tokens = list(self.model.stream(expected()["prompts"][1], **want["options"]))
+        self.assertEqual("".join(t.text for t in tokens), want["texts"][1])
+        self.assertEqual([t.finish for t in tokens], [None] * (len(tokens) - 1) + ["length"])
+
     def test_listener_that_raises(self):
         def on_token(token):
             raise KeyError(token.id)

@@ -3,6 +3,7 @@
  * the conformance suite's part, with a library that compiles them. */
 #include "backend_helper.h"
 #include "kit/kit_graph.h"
+#include "kit/kit_rounded.h"
 
 enum { D = 4, N = 6 };
 
@@ -49,6 +50,9 @@ typedef struct looker {
   int32_t pad[128], unpad[64], length[4], past_length[4];
   int64_t size[4];
   uint32_t n_size;
+  bool rounds;   /* the run is rounded up first */
+  int32_t n_ids; /* that the graph was fed, and they */
+  int32_t ids[64];
 } looker;
 
 static looker seen;
@@ -90,6 +94,10 @@ static void look(const kit_graph *g, const kit_graph_feed *feed, const int64_t *
     seen.past = dim[2];
     seen.first_key = ((const float *)data)[0];
   }
+  if (feed->kind == KIT_FEED_INPUT && feed->index == 1) {
+    seen.n_ids = (int32_t)dim[0];
+    memcpy(seen.ids, data, (size_t)dim[0] * 4);
+  }
   if (feed->kind == KIT_FEED_SIZES) {
     seen.n_size = g->n_size;
     memcpy(seen.size, data, g->n_size * sizeof *seen.size);
@@ -107,21 +115,26 @@ static int32_t look_run(void *self, const kit_graph_run *run, accel_plugin_error
   float rows[64 * D];
   const void *data[8] = {0};
   kit_graph *g = NULL;
+  kit_rounded rounded = {0};
+  const kit_graph_run *sized = seen.rounds ? &rounded.run : run;
   (void)self;
   seen.runs++;
-  int32_t rc = lower_for(run->program, run->wanted, 0, format, &g, error);
+  int32_t rc = seen.rounds ? kit_round(run, &rounded, error) : 0;
+  if (!rc) rc = lower_for(run->program, run->wanted, 0, format, &g, error);
   if (!rc) rc = kit_graph_check_inputs(g, run, error);
   for (uint32_t i = 0; !rc && i < g->n_feed; i++) {
     int64_t dim[ACCEL_PLUGIN_MAX_RANK];
     const void *feed;
     void *owned;
-    rc = kit_feed_fill(g, &g->feed[i], run, dim, &feed, &owned, error);
+    rc = kit_feed_fill(g, &g->feed[i], sized, dim, &feed, &owned, error);
     if (!rc) look(g, &g->feed[i], dim, feed);
     free(owned);
   }
   invent(rows, 64);
   for (uint32_t i = 0; !rc && i < g->n_result; i++) data[i] = rows;
   if (!rc) rc = kit_graph_keep(g, run, data, error);
+  if (!rc && seen.rounds) kit_rounded_shape(&rounded, 0, seen.size);
+  kit_rounded_free(&rounded);
   kit_graph_free(g);
   return rc;
 }
@@ -325,6 +338,37 @@ static void rows_are_padded_and_the_past_is_fed(void **state) {
   close_fixture(&f);
 }
 
+/* Rows that no item has: nothing that is gathered reads them, and a session does not keep them. */
+static void rows_are_rounded_up(void **state) {
+  (void)state;
+  fixture f;
+  int32_t lengths[2] = {1, 5}, ids[6] = {1, 2, 3, 4, 5, 6};
+  uint64_t n = 0;
+  open_fixture(&f);
+  seen.rounds = true;
+  assert_int_equal(go(&f, lengths, 2, ids, 6), 0);
+  const int32_t pad[16] = {0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3, 4, 5, 1, 1, 1},
+                unpad[8] = {0, 8, 9, 10, 11, 12, 0, 0}, fed[8] = {1, 2, 3, 4, 5, 6, 0, 0};
+  assert_memory_equal(seen.pad, pad, sizeof pad);
+  assert_memory_equal(seen.unpad, unpad, sizeof unpad);
+  assert_int_equal(seen.n_ids, 8);
+  assert_memory_equal(seen.ids, fed, sizeof fed);
+  assert_true(seen.size[0] == 8 && seen.size[1] == N);
+  assert_int_equal(kit_session_control(f.s, ACCEL_PLUGIN_SESSION_LENGTH, 8, 0, NULL, &n, NULL), 0);
+  assert_int_equal(n, 5);
+  close_fixture(&f);
+}
+
+static void what_arrays_have_in_common_is_copied(void **state) {
+  (void)state;
+  int32_t wide[2 * 3 * 4], narrow[3 * 2 * 4] = {0};
+  for (int32_t i = 0; i < 24; i++) wide[i] = i;
+  const int64_t from[3] = {2, 3, 4}, to[3] = {3, 2, 4};
+  kit_copy_common(wide, from, narrow, to, 3, sizeof *wide);
+  for (int32_t a = 0; a < 3; a++)
+    for (int32_t i = 0; i < 8; i++) assert_int_equal(narrow[8 * a + i], a < 2 ? 12 * a + i : 0);
+}
+
 static void indices_are_checked_before_a_run(void **state) {
   (void)state;
   fixture f;
@@ -373,6 +417,8 @@ int main(void) {
       cmocka_unit_test(symbols_of_texts_stay_open),
       cmocka_unit_test(codes_are_multiplied_by_scales),
       cmocka_unit_test(rows_are_padded_and_the_past_is_fed),
+      cmocka_unit_test(rows_are_rounded_up),
+      cmocka_unit_test(what_arrays_have_in_common_is_copied),
       cmocka_unit_test(indices_are_checked_before_a_run),
       cmocka_unit_test(what_has_no_graph_is_refused),
   };

@@ -413,6 +413,61 @@ static void test_llama(void **state) {
   accel_destroy(&ctx);
 }
 
+typedef struct beams_heard {
+  uint32_t n[2], most; /* most: tokens after which the second sequence is ended */
+  int32_t ids[2][32];
+  char text[2][512];
+  const char *finish[2];
+} beams_heard;
+
+static int listen_to_beams(void *user, const accel_token_event *event) {
+  beams_heard *heard = user;
+  const uint32_t i = event->sequence;
+  assert_true(i < 2 && heard->n[i] < 32 && !heard->finish[i]);
+  assert_true(isnan(event->logprob) && !event->alternative);
+  heard->ids[i][heard->n[i]++] = event->id;
+  strcat(heard->text[i], event->text);
+  heard->finish[i] = event->finish;
+  return i == 1 && heard->n[i] == heard->most;
+}
+
+/* Beams are heard when they have ended: all of the result, and not more where the listener has
+ * enough. */
+static void test_beams_heard(void **state) {
+  accel *ctx = test_context();
+  accel_init_params init = accel_init_params_default();
+  accel_endpoint *ep;
+  init.device = "reference";
+  assert_ok(accel_init(ctx, ACCEL_FIXTURES "/pipelines/text", &init, &ep));
+  static const char *const text[] = {"Once upon a time"};
+  (void)state;
+  for (uint32_t most = 0; most <= 4; most += 4) {
+    accel_generate_params how = accel_generate_params_default();
+    beams_heard heard = {.most = most};
+    accel_generations *found;
+    how.num_beams = 3;
+    how.num_return_sequences = 2;
+    how.max_new_tokens = 10;
+    how.on_token = listen_to_beams;
+    how.on_token_user = &heard;
+    assert_ok(accel_generate(ep, text, 1, &how, &found));
+    assert_int_equal(found->n, 2);
+    for (uint32_t i = 0; i < 2; i++) {
+      const accel_generation *g = &found->item[i];
+      const bool ended = most && i == 1;
+      assert_int_equal(heard.n[i], g->n);
+      assert_int_equal(g->n, ended ? most : 10);
+      assert_memory_equal(heard.ids[i], g->ids, g->n * sizeof *g->ids);
+      assert_string_equal(heard.text[i], g->text);
+      assert_string_equal(g->finish, ended ? "cancelled" : "length");
+      if (!ended) assert_string_equal(heard.finish[i], "length");
+    }
+    accel_generations_free(&found);
+  }
+  accel_cleanup(&ep);
+  accel_destroy(&ctx);
+}
+
 static void test_refusals(void **state) {
   accel *ctx = test_context();
   accel_endpoint *ep = open_llama(ctx), *bert = test_endpoint(ctx, "reference");
@@ -633,7 +688,7 @@ int main(void) {
       cmocka_unit_test(test_cancel),       cmocka_unit_test(test_pieces),
       cmocka_unit_test(test_stop_strings), cmocka_unit_test(test_llama),
       cmocka_unit_test(test_refusals),     cmocka_unit_test(test_sessions),
-      cmocka_unit_test(test_queue),
+      cmocka_unit_test(test_queue),        cmocka_unit_test(test_beams_heard),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

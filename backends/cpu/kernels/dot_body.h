@@ -20,8 +20,9 @@
 #ifndef ACCEL_CPU_DOT_BODY_H
 #define ACCEL_CPU_DOT_BODY_H
 
-#define GEMM_COLS    (GEMM_VECS * V)
-#define MICRO_UNROLL _Pragma("GCC unroll 32")
+#include "kernels/unroll.h"
+
+#define GEMM_COLS (GEMM_VECS * V)
 #if !defined(DOT_MOST_CHAINS)
 #define DOT_MOST_CHAINS 4
 #endif

@@ -4,9 +4,8 @@
 #include "kernels/amx.h"
 #include "kernels/vec_avx512.h"
 
-#define GEMM_COLS    AMX_TILE
-#define MICRO_UNROLL _Pragma("GCC unroll 32")
-#define V_GELU       v_gelu_brief
+#define GEMM_COLS AMX_TILE
+#define V_GELU    v_gelu_brief
 #include "kernels/kernels.h"
 #include "kernels/math_body.h"
 #include "kernels/tile_body.h"

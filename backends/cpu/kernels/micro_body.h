@@ -14,6 +14,8 @@
 
 #include <stdbool.h>
 
+#include "kernels/unroll.h"
+
 #if !defined(MICRO_ADD)
 #define MICRO_ADD(sum, a, b) v_accumulate(sum, a, b)
 #endif
@@ -25,8 +27,7 @@ V_INLINE vf v_former(vf a, vf b) {
   return a;
 }
 #endif
-#define GEMM_COLS    (GEMM_VECS * V)
-#define MICRO_UNROLL _Pragma("GCC unroll 32")
+#define GEMM_COLS (GEMM_VECS * V)
 /* Keeps the compiler from turning every row's address into a register of its own: there are too
  * few. */
 #define MICRO_KEEP(pointer) __asm__("" : "+r"(pointer))

@@ -6,6 +6,8 @@
 
 #include <stdbool.h>
 
+#include "kernels/unroll.h"
+
 #define ACTIVATE(act)                                                            \
   case act:                                                                      \
     for (; i + V <= n; i += V) v_store(y + i, v_act(act, v_load(x + i), alpha)); \
