@@ -40,6 +40,7 @@ typedef struct accel__tool_family {
       whole; /* calls are all of a text, from its first character on; else a text may come before */
   const char *begin, *open, *name_end, *close, *separator, *end; /* NULL: "" */
   const char *number_open;                                       /* NULL: calls have no numbers */
+  const char *id_open; /* what may stand between a name and its end; NULL: nothing */
   const char *parameter_open, *parameter_name_end, *parameter_close;
   const char *parameter_json_end; /* in place of parameter_name_end before JSON; NULL: the same */
   const char *parameter_separator, *quote;

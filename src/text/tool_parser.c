@@ -111,8 +111,11 @@ static progress no_call(accel_tool_parser *p) {
 
 /* ---- heads ---- */
 
-/* The length of a name without the number of the call behind it. */
+/* The length of a name without what is no part of it: an id or the number of the call. */
 static size_t without_number(const accel__tool_family *f, const char *name, size_t n) {
+  size_t where, end;
+  if (f->id_open && accel__scan_find(name, n, 0, f->id_open, &where, &end) == ACCEL__SCAN_YES)
+    return where;
   const size_t m = f->number_open ? strlen(f->number_open) : 0;
   size_t i = n;
   while (m && i && name[i - 1] >= '0' && name[i - 1] <= '9') i--;

@@ -428,7 +428,10 @@ static void test_no_calls(void **state) {
       {"<tool_call>{\"name\":\"now\"}</tool", "C0(now)A0({})"},
   };
   (void)state;
-  accel_tools *tools = open_tools("mistral", accel_tools_params_default());
+  accel_tools *tools = open_tools("mistral_v11", accel_tools_params_default());
+  check_parse(tools, "[TOOL_CALLS]now[CALL_ID]a1b2c3d4e[ARGS]{}", "C0(now)A0({})");
+  accel_tools_close(&tools);
+  tools = open_tools("mistral", accel_tools_params_default());
   check_parse(tools, "[TOOL_CALLS][{\"name\":\"now\"} ,", "C0(now)A0({})");
   check_parse(tools, "[TOOL_CALLS][{\"name\":\"now\"},{\"name", "C0(now)A0({})T0(,{\"name)");
   accel_tools_close(&tools);
