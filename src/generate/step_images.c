@@ -10,20 +10,20 @@
 #include "processing/media.h"
 
 /* Image tokens of an item: *first is the number of the first in its prompt. */
-static uint32_t shown_by(const accel__step_item *item, uint32_t *first) {
+static uint32_t image_rows_of(const accel__step_item *item, uint32_t *first) {
   if (!item->images) return 0;
   *first = accel__prompt_images_places(item->images, item->past_len);
   return accel__prompt_images_places(item->images, item->past_len + item->n) - *first;
 }
 
-static uint32_t shown_by_all(const accel__step_item *items, uint32_t n) {
-  uint32_t shown = 0, first;
-  for (uint32_t i = 0; i < n; i++) shown += shown_by(&items[i], &first);
-  return shown;
+static uint32_t image_rows_of_all(const accel__step_item *items, uint32_t n) {
+  uint32_t rows = 0, first;
+  for (uint32_t i = 0; i < n; i++) rows += image_rows_of(&items[i], &first);
+  return rows;
 }
 
 bool accel__step_shows_images(const accel__step_item *items, uint32_t n) {
-  return shown_by_all(items, n) > 0;
+  return image_rows_of_all(items, n) > 0;
 }
 
 bool accel__step_has_images(const accel__step_item *items, uint32_t n) {
@@ -50,34 +50,34 @@ static accel_status fill_positions(const accel__step_item *items, uint32_t n, ui
   return ACCEL_OK;
 }
 
-/* [shown, width]: rows of pictures. */
+/* [rows, width]: rows of pictures. */
 static accel_status fill_features(const accel__step_item *items, uint32_t n, void **owned,
                                   accel__item *item) {
   uint64_t width = 0;
   for (uint32_t i = 0; i < n; i++)
     if (items[i].images && items[i].images->width) width = items[i].images->width;
-  const uint32_t shown = shown_by_all(items, n);
-  float *to = *owned = malloc((size_t)shown * width * sizeof *to + 1);
-  if (!to) return accel__no_memory((size_t)shown * width * sizeof *to);
-  *item = (accel__item){.data = to, .rank = 2, .dim = {shown, (int64_t)width}};
+  const uint32_t rows = image_rows_of_all(items, n);
+  float *to = *owned = malloc((size_t)rows * width * sizeof *to + 1);
+  if (!to) return accel__no_memory((size_t)rows * width * sizeof *to);
+  *item = (accel__item){.data = to, .rank = 2, .dim = {rows, (int64_t)width}};
   for (uint32_t i = 0; i < n; i++) {
-    uint32_t first, here = shown_by(&items[i], &first);
+    uint32_t first, here = image_rows_of(&items[i], &first);
     for (uint32_t k = 0; k < here; k++, to += width)
       memcpy(to, accel__prompt_images_row(items[i].images, first + k), width * sizeof *to);
   }
   return ACCEL_OK;
 }
 
-/* [shown]: rows of the run that they are for. */
+/* [rows]: rows of the run that they are for. */
 static accel_status fill_places(const accel__step_item *items, uint32_t n, void **owned,
                                 accel__item *item) {
-  const uint32_t shown = shown_by_all(items, n);
-  int32_t *to = *owned = malloc((size_t)shown * sizeof *to + 1);
+  const uint32_t rows = image_rows_of_all(items, n);
+  int32_t *to = *owned = malloc((size_t)rows * sizeof *to + 1);
   uint32_t row = 0;
-  if (!to) return accel__no_memory((size_t)shown * sizeof *to);
-  *item = (accel__item){.data = to, .rank = 1, .dim = {shown}};
+  if (!to) return accel__no_memory((size_t)rows * sizeof *to);
+  *item = (accel__item){.data = to, .rank = 1, .dim = {rows}};
   for (uint32_t i = 0; i < n; row += items[i++].n) {
-    uint32_t first, here = shown_by(&items[i], &first);
+    uint32_t first, here = image_rows_of(&items[i], &first);
     for (uint32_t k = 0; k < here; k++)
       *to++ = (int32_t)(row + items[i].images->place[first + k] - items[i].past_len);
   }
