@@ -233,6 +233,16 @@ static accel_status read_pictured(accel_endpoint *ep, job *j, const accel_image_
   return status;
 }
 
+/* What the prefix cache tells pictures by is made here, on the caller's thread, too. */
+static accel_status pictured_request(const accel_endpoint *ep, job *j, int64_t context) {
+  ACCEL_TRY(
+      accel__image_text_request(ep, &j->plan, &j->params, &j->pictured, 0, context, &j->request));
+  if (j->request.input.images && !accel__no_prefix_cache(ep) &&
+      ep->model->generation.recompute_kv_above <= 0)
+    accel__prompt_images_hash(j->request.input.images);
+  return ACCEL_OK;
+}
+
 static accel_status prepare(accel_endpoint *ep, job *j, const accel__generate_prompt *from,
                             const accel_generate_params *params) {
   const int64_t context = accel__context_length(ep);
@@ -242,8 +252,7 @@ static accel_status prepare(accel_endpoint *ep, job *j, const accel__generate_pr
   if (j->params.stop) j->plan.config.stop = j->params.stop->item;
   if (from->pictured) {
     ACCEL_TRY(read_pictured(ep, j, from->pictured));
-    return accel__image_text_request(ep, &j->plan, &j->params, &j->pictured, 0, context,
-                                     &j->request);
+    return pictured_request(ep, j, context);
   }
   ACCEL_TRY(read_prompt(ep, j, from, &prompt));
   return accel__generate_request(ep, &j->plan, &j->params, prompt, 0, context, &j->request);
@@ -262,11 +271,11 @@ static accel_queue *begin_elsewhere(accel_queue *queue, void *work) {
   if (!to || to == queue) return NULL;
   accel__task_free(j->result);
   j->result = NULL;
+  accel__request_end(&j->request, NULL);
   j->request = (accel__request){0};
   const accel_status status =
       j->pictured.pixels
-          ? accel__image_text_request(ep, &j->plan, &j->params, &j->pictured, 0, context,
-                                      &j->request)
+          ? pictured_request(ep, j, context)
           : accel__generate_request(ep, &j->plan, &j->params, prompt, 0, context, &j->request);
   return status == ACCEL_OK ? to : NULL;
 }

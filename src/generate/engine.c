@@ -143,7 +143,7 @@ accel_status accel__request_logits_input(const accel__request *r, const accel__h
       .prompt = r->input.prompt.n,
       .padding = r->input.padding,
       .max_length = (int64_t)r->input.padding + r->input.prompt.n + r->options.new_tokens,
-      .encoder = r->input.encodes && !r->input.prefills ? r->input.encoder.ids : r->input.prompt};
+      .encoder = r->input.encodes ? r->input.encoder.ids : r->input.prompt};
   if (!c || comes_before_text(r, h->n)) return ACCEL_OK;
   ACCEL_TRY(accel__constraint_allow(c, h->match, r->options.config->eos));
   out->allowed = c->allowed;
@@ -195,6 +195,7 @@ void accel__request_end(accel__request *r, const accel__stepper *model) {
   accel__beam_free(r);
   accel__constraint_free(&r->progress.constraint);
   accel__speculation_end(r);
+  accel__prompt_images_free(&r->input.images);
   free(r->progress.running);
   free(r->outcome.done);
   r->progress.running = r->outcome.done = NULL;
@@ -235,6 +236,11 @@ static uint32_t step_tokens(const accel__engine *e) {
   return e->step_tokens ? e->step_tokens : limit ? limit : ACCEL__STEP_TOKENS;
 }
 
+/* Steps are bounded in time. */
+static bool is_bounded(const accel__engine *e) {
+  return e->piece_ms && !e->model->limits.run_bytes;
+}
+
 static accel_status reserve(accel__engine *e, uint32_t n) {
   if (!e->work) e->work = malloc(e->model->vocab * sizeof *e->work);
   if (!e->work) return accel__no_memory(e->model->vocab * sizeof *e->work);
@@ -260,17 +266,21 @@ static uint64_t states_of(const accel__engine *e, const accel__request *r) {
   const accel__generate_config *c = r->options.config;
   const uint32_t n = c->num_beams > 1 ? c->num_beams : c->num_return ? c->num_return : 1;
   const uint64_t own = (uint64_t)r->input.prompt.n + r->options.new_tokens,
-                 read = r->input.encodes && !r->input.prefills ? r->input.encoder.ids.n : 0,
+                 read = r->input.encodes ? r->input.encoder.ids.n : 0,
                  tokens = own > read ? own : read;
   return accel__run_limits_need(l, n > 1 ? tokens + l->page_rows : tokens, n);
 }
 
 /* ---- prompts that begin alike ---- */
 
-/* Tokens alone decide on the states of the prompt. */
+/* Tokens and pictures alone decide on the states of the prompt. */
 static bool shares(const accel__engine *e, const accel__request *r) {
-  return e->prefixes && r->start.sequence < 0 && !r->input.encodes && !r->input.rope_delta &&
-         !r->options.adapter.adapter;
+  return e->prefixes && r->start.sequence < 0 && !r->input.encodes &&
+         (!r->input.images || r->input.images->hashed) && !r->options.adapter.adapter;
+}
+
+static accel__prefix_key key_of(const accel__request *r) {
+  return (accel__prefix_key){r->input.prompt, r->input.images};
 }
 
 /* Bytes of the memory limit that requests leave. */
@@ -286,16 +296,16 @@ static uint64_t bytes_left(const accel__engine *e) {
 
 static void keep_prompt(accel__engine *e, accel__request *r) {
   const accel__hypothesis *h = &r->progress.running[0];
+  const accel__prefix_key key = key_of(r);
   if (shares(e, r))
-    accel__prefix_cache_keep(e->prefixes, r->input.prompt, h->sequence, h->total_len,
-                             bytes_left(e));
+    accel__prefix_cache_keep(e->prefixes, &key, h->sequence, h->total_len, bytes_left(e));
 }
 
 static accel_status share_prompt(accel__engine *e, accel__request *r) {
   accel__hypothesis *h = &r->progress.running[0];
+  const accel__prefix_key key = key_of(r);
   if (!shares(e, r)) return ACCEL_OK;
-  ACCEL_TRY(accel__prefix_cache_share(e->prefixes, r->input.prompt, h->sequence, &h->past_len,
-                                      &h->total_len));
+  ACCEL_TRY(accel__prefix_cache_share(e->prefixes, &key, h->sequence, &h->past_len, &h->total_len));
   r->progress.cached = h->past_len;
   return ACCEL_OK;
 }
@@ -319,22 +329,6 @@ static accel_status choose(accel__engine *e, accel__request *r, float **rows, fl
   return status;
 }
 
-/* A decoder's prompt and its pictures, read at once: the first token follows. */
-static accel_status prefill(accel__engine *e, accel__request *r) {
-  accel_status status = reserve(e, r->progress.n_running);
-  float *scores = malloc(e->model->vocab * sizeof *scores);
-  const accel__encode_item item = {r->progress.running[0].sequence, &r->input.encoder, scores,
-                                   r->options.adapter};
-  if (!scores) status = accel__no_memory(e->model->vocab * sizeof *scores);
-  if (status == ACCEL_OK) status = e->model->encode(e->model->self, &item, 1);
-  if (status == ACCEL_OK) {
-    r->progress.running[0].past_len = r->input.encoder.ids.n;
-    status = choose(e, r, NULL, scores);
-  }
-  free(scores);
-  return status;
-}
-
 /* Runs the encoder over the group's requests and empties the group.  Where the joint run fails each
  * request is run by itself, so that only the request that cannot be encoded fails. */
 static void run_group(accel__engine *e, encode_group *g) {
@@ -349,15 +343,19 @@ static void run_group(accel__engine *e, encode_group *g) {
   }
 }
 
+static bool is_encoded_alone(const accel__request *r) {
+  return r->input.encodes && r->input.encoder.n_tensors > 0;
+}
+
 /* Sequences that read tokens alone are encoded together, as many tokens at a time as a step has;
  * others one by one. */
 static void add_to_group(accel__engine *e, encode_group *g, accel__request *r) {
   const uint32_t most = step_tokens(e), tokens = r->input.encoder.ids.n;
-  const bool alone = r->input.encoder.n_tensors > 0;
+  const bool alone = is_encoded_alone(r);
   if (alone || g->n == ENCODED_TOGETHER || (g->n && g->tokens + (uint64_t)tokens > most))
     run_group(e, g);
-  g->item[g->n] = (accel__encode_item){r->progress.running[0].sequence, &r->input.encoder, NULL,
-                                       r->options.adapter};
+  g->item[g->n] =
+      (accel__encode_item){r->progress.running[0].sequence, &r->input.encoder, r->options.adapter};
   g->request[g->n++] = r;
   g->tokens += tokens;
   if (alone) run_group(e, g);
@@ -369,18 +367,18 @@ static accel_status admit(accel__engine *e, accel__request *r, encode_group *g) 
   h->sequence = e->model->number(e->model->self);
   if (h->sequence < 0) return accel__no_memory(0);
   if (r->start.forks) return e->model->copy(e->model->self, r->start.sequence, h->sequence);
-  if (r->input.prefills) return prefill(e, r);
   if (r->input.encodes) add_to_group(e, g, r);
   return share_prompt(e, r);
 }
 
 /* Gives requests that have none a sequence, in the order in which they came, as long as the states
- * of all have memory; the first always gets one.  Answers how many take part. */
+ * of all have memory; the first always gets one.  In bounded time one encoder of a picture or sound
+ * runs in a step.  Answers how many take part. */
 static uint32_t admit_all(accel__engine *e) {
   encode_group g;
   uint32_t left = 0;
   uint64_t taken = 0;
-  bool full = false;
+  bool full = false, encoded = false;
   const uint64_t most = e->model->limits.state_bytes;
   g.n = g.tokens = 0;
   for (accel__request *r = e->active; most && r; r = r->next)
@@ -392,7 +390,9 @@ static uint32_t admit_all(accel__engine *e) {
       accel__prefix_cache_shrink(e->prefixes, most > taken + more ? most - taken - more : 0);
     full |= most && left && (more > most || taken > most - more);
     r->progress.waited |= full;
-    if (full) continue;
+    const bool alone = is_encoded_alone(r);
+    if (full || (alone && encoded && is_bounded(e))) continue;
+    encoded |= alone;
     accel_status status = admit(e, r, &g);
     if (status != ACCEL_OK)
       fail_request(e, r, status);
@@ -424,11 +424,30 @@ static uint32_t collect(accel__engine *e, accel__request *r, uint32_t at, uint32
     if (!r->progress.shared) accel__speculate(e, r, h, e->drafts);
     e->item[at] = accel__hypothesis_item(h, tokens < *left ? tokens : *left);
     e->item[at].rope_delta = r->input.rope_delta;
+    if (r->input.images) e->item[at].past_total_len = 0; /* tokens alone do not make it again */
+    if (r->progress.shared) e->item[at].images = r->input.images;
     e->item[at].adapter = r->options.adapter;
     *left -= e->item[at].n;
     e->fed[at++] = (accel__fed){r, i};
   }
   return at;
+}
+
+/* The most tokens of prompts in a step. */
+static uint32_t prompt_tokens(const accel__engine *e) {
+  const uint32_t most = step_tokens(e);
+  if (!is_bounded(e)) return most;
+  const double n = e->ms_per_token > 0 ? e->piece_ms / e->ms_per_token : FIRST_PIECE;
+  const uint32_t bounded = n < 2 * PIECE ? 2 * PIECE : n < most ? (uint32_t)n : most;
+  return bounded < most ? bounded : most;
+}
+
+static uint32_t unread(const accel__request *r) {
+  return r->progress.running[0].n - r->progress.running[0].past_len;
+}
+
+static bool prefilling(const accel__request *r) {
+  return r->progress.shared && unread(r) > (r->input.images ? 0 : 1);
 }
 
 /* Tokens of the next piece of a prompt that has `rest` to read, at most `most`: a multiple of PIECE
@@ -440,20 +459,19 @@ static uint32_t piece_of(uint32_t rest, uint32_t most) {
   return rest - n < PIECE ? n - PIECE : n;
 }
 
-/* The most tokens of prompts in a step. */
-static uint32_t prompt_tokens(const accel__engine *e) {
-  const uint32_t most = step_tokens(e);
-  if (!e->piece_ms || e->model->limits.run_bytes) return most;
-  const double n = e->ms_per_token > 0 ? e->piece_ms / e->ms_per_token : FIRST_PIECE;
-  const uint32_t bounded = n < 2 * PIECE ? 2 * PIECE : n < most ? (uint32_t)n : most;
-  return bounded < most ? bounded : most;
+/* The same of a request, whose pictures may forbid some cuts: then a smaller piece, or else the
+ * smallest that may be, which can be more than `most`. */
+static uint32_t next_piece(const accel__request *r, uint32_t most) {
+  const uint32_t past = r->progress.running[0].past_len, rest = unread(r),
+                 by = most < 2 * PIECE ? 1 : PIECE, wanted = piece_of(rest, most);
+  uint32_t n = wanted;
+  for (; n < rest && accel__prompt_images_cut(r->input.images, past + n) < past + n; n -= by)
+    if (n <= by) break;
+  if (n == rest || accel__prompt_images_cut(r->input.images, past + n) == past + n) return n;
+  for (n = wanted; n < rest; n += by)
+    if (rest - n >= by && accel__prompt_images_cut(r->input.images, past + n) == past + n) return n;
+  return rest;
 }
-
-static uint32_t unread(const accel__request *r) {
-  return r->progress.running[0].n - r->progress.running[0].past_len;
-}
-
-static bool prefilling(const accel__request *r) { return r->progress.shared && unread(r) > 1; }
 
 /* Of the prompts that are not in the step yet, the one that is read next: the shortest, every second
  * step the oldest, so that neither waits for all the others. */
@@ -483,30 +501,88 @@ static uint32_t drafts_each(const accel__engine *e, const accel__request *only) 
   return each < ACCEL__MOST_DRAFTS ? each : ACCEL__MOST_DRAFTS;
 }
 
+/* There is no memory for a step, and something could be given up for it. */
+static bool gives_way(accel__engine *e, accel_status status) {
+  if (status != ACCEL_ERROR_OUT_OF_MEMORY && status != ACCEL_ERROR_LIMIT) return false;
+  const bool guessed = e->drafts && !e->no_drafts;
+  e->no_drafts |= guessed;
+  if (guessed) return true;
+  return e->prefixes && accel__prefix_cache_shrink(e->prefixes, 0);
+}
+
+static accel_status encode_image(accel__engine *e, accel__request *r, accel__prompt_image *image) {
+  const accel__stepper *model = e->model;
+  accel_status status;
+  while ((status = model->encode_image(model->self, r->input.images, image, &r->options.adapter)) !=
+             ACCEL_OK &&
+         gives_way(e, status))
+    accel__clear_error();
+  return status;
+}
+
+/* Encodes the pictures that the next `n` tokens of a prompt show; in bounded time as many as it
+ * has time for, at least one.  *read: whether the tokens can be read in this step. */
+static accel_status encode_images(accel__engine *e, accel__request *r, uint32_t n, bool *read) {
+  const uint32_t from = r->progress.running[0].past_len;
+  const double begin = accel__now_ms();
+  double last = begin, longest = 0;
+  accel__prompt_image *image;
+  *read = true;
+  if (!r->input.images) return ACCEL_OK;
+  while ((image = accel__prompt_images_next(r->input.images, from, from + n))) {
+    if (is_bounded(e) && !*read && last - begin + longest > e->piece_ms) break;
+    ACCEL_TRY(encode_image(e, r, image));
+    const double now = accel__now_ms();
+    if (now - last > longest) longest = now - last;
+    last = now;
+    *read = !is_bounded(e);
+  }
+  return ACCEL_OK;
+}
+
+/* Adds pieces of prompts to the *n items of a step that has `left` tokens for them.  A request whose
+ * pictures cannot be encoded leaves alone. */
+static accel_status gather_prompts(accel__engine *e, accel__request *only, uint32_t left,
+                                   uint32_t *n) {
+  bool read = true;
+  for (accel__request *r; left && (r = next_prompt(e, only, *n));) {
+    const uint32_t piece = next_piece(r, left);
+    const accel_status status = encode_images(e, r, piece, &read);
+    if (status != ACCEL_OK && accel__ends_all(status)) return status;
+    if (status != ACCEL_OK) {
+      fail_request(e, r, status);
+      continue;
+    }
+    if (!read) break;
+    if (left < piece) left = piece;
+    *n = collect(e, r, *n, piece, &left);
+  }
+  return ACCEL_OK;
+}
+
 /* Running sequences first, one token each and what they guess; what is left of the budget goes to
- * prompts. */
-static uint32_t gather(accel__engine *e, accel__request *only) {
-  uint32_t left = step_tokens(e), n = 0;
+ * prompts.  *n: items. */
+static accel_status gather(accel__engine *e, accel__request *only, uint32_t *n) {
+  uint32_t left = step_tokens(e);
+  *n = 0;
   e->drafts = drafts_each(e, only);
   for (accel__request *r = e->active; r; r = r->next)
     if (is_admitted(r) && !prefilling(r) && (!only || r == only)) {
       /* running sequences of one request are never split between steps */
       const uint32_t need = r->progress.n_running;
       if (left < need) left = need;
-      n = collect(e, r, n, left, &left);
+      *n = collect(e, r, *n, left, &left);
     }
   const uint32_t most = prompt_tokens(e);
-  if (left > most) left = most;
   e->oldest_first = !e->oldest_first;
-  for (accel__request *r; left && (r = next_prompt(e, only, n));)
-    n = collect(e, r, n, piece_of(unread(r), left), &left);
-  return n;
+  return gather_prompts(e, only, left < most ? left : most, n);
 }
 
 /* Rows of one request, first item `at` of the step. */
 static accel_status advance(accel__engine *e, accel__request *r, uint32_t at) {
   const uint32_t n = r->progress.shared ? 1 : r->progress.n_running;
   for (uint32_t i = 0; i < n; i++) accel__hypothesis_fed(&r->progress.running[i], &e->item[at + i]);
+  if (r->input.images) accel__prompt_images_read(r->input.images, r->progress.running[0].past_len);
   if (r->progress.shared && r->progress.running[0].past_len < r->progress.running[0].n)
     return ACCEL_OK; /* a part of the prompt */
   if (r->progress.shared) return choose(e, r, NULL, e->item[at].scores);
@@ -535,7 +611,7 @@ static accel_status run(accel__engine *e, accel__request *only, uint32_t *fed) {
   uint32_t capacity = 0;
   for (accel__request *r = e->active; r; r = r->next) capacity += r->progress.n_running;
   ACCEL_TRY(reserve(e, capacity));
-  *fed = gather(e, only);
+  ACCEL_TRY(gather(e, only, fed));
   if (!*fed) return ACCEL_OK;
   const double begin = accel__now_ms();
   ACCEL_TRY(e->model->step(e->model->self, e->item, *fed));
@@ -581,15 +657,6 @@ void accel__engine_cancel(accel__engine *e, accel__request *r) {
   if (r->outcome.finished) return;
   fail_request(e, r, accel__fail(ACCEL_ERROR_CANCELLED, "the request was cancelled"));
   remove_finished(e);
-}
-
-/* There is no memory for a step, and something could be given up for it. */
-static bool gives_way(accel__engine *e, accel_status status) {
-  if (status != ACCEL_ERROR_OUT_OF_MEMORY && status != ACCEL_ERROR_LIMIT) return false;
-  const bool guessed = e->drafts && !e->no_drafts;
-  e->no_drafts |= guessed;
-  if (guessed) return true;
-  return e->prefixes && accel__prefix_cache_shrink(e->prefixes, 0);
 }
 
 void accel__engine_step(accel__engine *e) {

@@ -16,6 +16,7 @@
 #include "generate/constraint.h"
 #include "generate/logits.h"
 #include "generate/prefix_cache.h"
+#include "generate/prompt_images.h"
 #include "generate/speculate.h"
 #include "generate/stepper.h"
 #include "generate/text_stream.h"
@@ -62,11 +63,10 @@ typedef struct accel__hypothesis {
 typedef struct accel__request_input {
   accel__ids prompt;            /* of the decoder; at least one token */
   accel__encoder_input encoder; /* what the encoder reads, when `encodes` */
-  bool encodes;                 /* the encoder runs first, or with `prefills` the decoder */
-  /* There is no encoder: encoder.ids are the first tokens of `prompt`, which the decoder reads
-   * together with pictures. */
-  bool prefills;
-  /* Added to the row numbers of tokens behind the pictures to get their positions
+  bool encodes;                 /* the encoder runs first */
+  /* What a decoder's prompt shows; the request's, accel__request_end frees it.  NULL: none. */
+  accel__prompt_images *images;
+  /* Added to the row numbers of tokens behind such a prompt to get their positions
    * (accel__image_tokens.mrope_positions). */
   int32_t rope_delta;
   uint32_t padding; /* tokens of padding in front of the prompt: accel__logits_input.padding */
@@ -151,7 +151,8 @@ typedef struct accel__engine {
   /* Most tokens of one run; 0: the stepper's limit, else 2048.  Longer prompts are fed in parts. */
   uint32_t step_tokens;
   /* Milliseconds that a piece of a prompt should take, so that others go on and join in between; 0:
-   * as long as it takes.  Without effect under a memory limit, where a step may read all weights. */
+   * as long as it takes.  A step with pictures reads no text of prompts then.  Without effect under
+   * a memory limit, where a step may read all weights. */
   uint32_t piece_ms;
   accel__prefix_cache *prefixes; /* of `model`; NULL: prompts share nothing */
   /* private */

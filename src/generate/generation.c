@@ -457,8 +457,7 @@ accel_status accel__generate_collect(accel__request *requests, uint32_t n,
       ACCEL_GOTO(collect_one(r, &r->outcome.done[k], accel__task_arena(result), &item[at]));
       result->new_tokens += item[at].n;
     }
-    result->prompt_tokens +=
-        r->input.encoder.ids.n && !r->input.prefills ? r->input.encoder.ids.n : r->input.prompt.n;
+    result->prompt_tokens += r->input.encoder.ids.n ? r->input.encoder.ids.n : r->input.prompt.n;
     result->steps = r->progress.steps > result->steps ? r->progress.steps : result->steps;
     begin = r->progress.begin_ms < begin ? r->progress.begin_ms : begin;
     if (!r->progress.waited && r->progress.prefill_ms > first) first = r->progress.prefill_ms;

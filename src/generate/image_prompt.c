@@ -11,7 +11,7 @@ enum { MAX_SIZES = 4 };
 
 bool accel__takes_whole(const accel_endpoint *ep, const char *argument) {
   const accel__model_entry *e = accel__model_entry_of(ep->model, "encode");
-  if (!e) e = accel__model_entry_of(ep->model, "decode_image");
+  if (!e) e = accel__model_entry_of(ep->model, "image_features");
   for (uint32_t i = 0; e && i < e->n_inputs; i++) {
     const accel__model_input *in = &e->inputs[i];
     if (in->kind == ACCEL__INPUT_ITEM && !strcmp(in->name, argument)) return true;
@@ -101,50 +101,27 @@ static accel_status refuse_video(const accel_endpoint *ep, accel__ids ids, uint3
   return ACCEL_OK;
 }
 
-/* How much further the positions behind a prompt with pictures are than its row numbers. */
-static accel_status rope_delta_of(const accel_endpoint *ep, accel__ids ids,
-                                  const accel_tensor *tensor, uint32_t n_tensors, int32_t *out) {
-  const accel_tensors tensors = {n_tensors, (accel_tensor *)tensor};
-  const accel__mrope_input tokens = {
-      .ids = ids.id, .lengths = &(int32_t){(int32_t)ids.n}, .n = 1, .tokens = ids.n};
-  if (!ep->model->image_tokens->mrope_positions) return ACCEL_OK;
-  int32_t *positions = malloc(3 * (size_t)ids.n * sizeof *positions);
-  if (!positions) return accel__no_memory(3 * (size_t)ids.n * sizeof *positions);
-  accel_status status = accel__mrope_positions(ep, &tensors, &tokens, positions, out);
-  free(positions);
-  return status;
-}
-
-/* The prompt is read with its pictures before the loop begins. */
-static accel_status prefilled_request(const accel_endpoint *ep, const accel__generate_plan *plan,
-                                      const accel_generate_params *params,
-                                      const accel__encoder_input *prompt, uint32_t number,
-                                      int64_t context, accel__request *out) {
-  const accel__ids ids = prompt->ids;
-  const accel_tensor *tensor = prompt->tensor;
-  const uint32_t n_tensors = prompt->n_tensors;
-  const int64_t token = ep->model->image_tokens->token,
-                pictures = accel__image_count(ep, tensor, n_tensors);
-  int64_t image_tokens = 0, rows = 0;
-  ACCEL_TRY(refuse_video(ep, ids, number));
-  for (uint32_t i = 0; i < ids.n; i++) image_tokens += ids.id[i] == token;
-  for (int64_t i = 0; i < pictures; i++) {
-    int64_t of_one;
-    ACCEL_TRY(accel__image_rows(ep, tensor, n_tensors, i, &of_one));
-    rows += of_one;
+/* The prompt of a decoder shows its pictures; what an encoder reads does. */
+static accel_status showing_request(const accel_endpoint *ep, const accel__generate_plan *plan,
+                                    const accel_generate_params *params,
+                                    const accel__encoder_input *prompt, uint32_t number,
+                                    int64_t context, accel__request *out) {
+  accel__prompt_images *images = NULL;
+  int32_t rope_delta = 0;
+  ACCEL_TRY(refuse_video(ep, prompt->ids, number));
+  ACCEL_TRY(accel__prompt_images_new(ep, prompt, number, &images, &rope_delta));
+  const accel_status status =
+      accel__generate_request(ep, plan, params, prompt->ids, number, context, out);
+  if (status == ACCEL_OK && images && ep->model->is_encoder_decoder) {
+    out->input.encoder = *prompt;
+    out->input.encodes = true;
+  } else if (status == ACCEL_OK) {
+    out->input.images = images;
+    out->input.rope_delta = rope_delta;
+    return ACCEL_OK;
   }
-  if (image_tokens != rows)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "%s: prompt %u has %lld image tokens (id %lld), its pictures have %lld rows",
-                       ep->name, number, (long long)image_tokens, (long long)token,
-                       (long long)rows);
-  ACCEL_TRY(accel__generate_request(ep, plan, params, ids, number, context, out));
-  if (!rows) return ACCEL_OK;
-  ACCEL_TRY(rope_delta_of(ep, ids, tensor, n_tensors, &out->input.rope_delta));
-  out->input.encoder = *prompt;
-  out->input.encodes = true;
-  out->input.prefills = !ep->model->is_encoder_decoder; /* whose encoder reads them */
-  return ACCEL_OK;
+  accel__prompt_images_free(&images);
+  return status;
 }
 
 /* What a caption begins with: the prompt's tokens, the first replaced, the last left out. */
@@ -166,7 +143,7 @@ accel_status accel__pictured_request(const accel_endpoint *ep, const accel__gene
   accel__encoder_input input = *prompt;
   accel__ids decoder = {0};
   if (ep->model->image_tokens)
-    return prefilled_request(ep, plan, params, prompt, number, context, out);
+    return showing_request(ep, plan, params, prompt, number, context, out);
   if (ep->model->generation.caption_prefix) ACCEL_TRY(opening(ep, plan, prompt->ids, &decoder));
   if (ep->model->generation.answer_prefix) decoder = prompt->ids;
   if (ep->model->generation.caption_prefix || ep->model->generation.answer_prefix)

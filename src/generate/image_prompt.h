@@ -7,7 +7,7 @@
 
 /* Its encoder takes pixel_values (BLIP), or its text shows pictures (LLaVA). */
 bool accel__generates_from_pictures(const accel_endpoint *ep);
-/* Whether what runs before the loop ("encode", "decode_image") takes the argument whole, or
+/* Whether what encodes pictures and sounds ("encode", "image_features") takes the argument whole, or
  * something follows from it. */
 bool accel__takes_whole(const accel_endpoint *ep, const char *argument);
 /* As accel__generate_request, from a prompt and the tensors of its pictures (pixel_values,

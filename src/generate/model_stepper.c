@@ -6,7 +6,7 @@
 #include <string.h>
 
 #include "dispatch/pack.h"
-#include "modeling/block_rows.h"
+#include "generate/step_images.h"
 #include "processing/processor.h"
 #include "models/model_build.h"
 
@@ -109,12 +109,18 @@ accel_status accel__model_stepper_run(accel__model_stepper *s, uint32_t entry,
                         .total_len = s->total_len,
                         .rope_delta = s->rope_delta,
                         .adapter = s->adapter};
-  const int input = entry == s->decode ? s->decode_ids : ids_index(e);
+  const int input = ids_index(e);
   if (input < 0)
     return accel__fail(ACCEL_ERROR_INTERNAL, "%s: entry '%s' takes no ids", s->session->ep->name,
                        e->name);
   batch.value[input] = s->ids;
-  return run_session(s, entry, &batch, outputs, n_outputs, results);
+  if (!accel__step_has_images(items, n))
+    return run_session(s, entry, &batch, outputs, n_outputs, results);
+  void *owned[MAX_INPUTS] = {0};
+  accel_status status = accel__step_images(s->session->ep, e, items, n, &batch, owned);
+  if (status == ACCEL_OK) status = run_session(s, entry, &batch, outputs, n_outputs, results);
+  for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
+  return status;
 }
 
 /* Scores of several rows of some items: of all rows of all of them. */
@@ -137,7 +143,8 @@ static accel_status run_items(accel__model_stepper *s, accel__step_item *items, 
   for (uint32_t i = 0; i < n; i++)
     if (items[i].rows > 1) return run_rows(s, items, n);
   const uint32_t logits = 0;
-  ACCEL_TRY(accel__model_stepper_run(s, s->decode, items, n, &logits, 1, &s->scores));
+  const uint32_t entry = accel__step_shows_images(items, n) ? s->decode_image : s->decode;
+  ACCEL_TRY(accel__model_stepper_run(s, entry, items, n, &logits, 1, &s->scores));
   /* [n, vocab] */
   for (uint32_t i = 0; i < n; i++) items[i].scores = (float *)s->scores.data + i * s->stepper.vocab;
   return ACCEL_OK;
@@ -207,53 +214,6 @@ static accel_status step(void *self, accel__step_item *items, uint32_t n) {
   return run_surely(s, items, n);
 }
 
-/* An item of entry "encode": a tensor as it is, or what follows from one. */
-static accel_status encoder_item(const accel__model_stepper *s, const accel__model_input *in,
-                                 const accel__encoder_input *given, void **owned,
-                                 accel__item *item) {
-  const accel_tensors tensors = {given->n_tensors, (accel_tensor *)given->tensor};
-  if (in->kind == ACCEL__INPUT_DERIVED)
-    return accel__derive_item(s->session->ep, in->derived, &tensors, owned, item);
-  for (uint32_t i = 0; i < given->n_tensors; i++) {
-    const accel_tensor *t = &given->tensor[i];
-    if (strcmp(t->name, in->name)) continue;
-    *item = (accel__item){.data = t->data, .rank = t->rank};
-    memcpy(item->dim, t->dim, t->rank * sizeof *t->dim);
-  }
-  return ACCEL_OK;
-}
-
-/* Position ids of a prompt that shows pictures, where the model places them. */
-static accel_status prompt_places(const accel__model_stepper *s, const accel__encoder_input *in,
-                                  int32_t **out) {
-  const accel_tensors tensors = {in->n_tensors, (accel_tensor *)in->tensor};
-  const accel__mrope_input tokens = {
-      .ids = in->ids.id, .lengths = &(int32_t){(int32_t)in->ids.n}, .n = 1, .tokens = in->ids.n};
-  *out = malloc(3 * (size_t)in->ids.n * sizeof **out + 1);
-  if (!*out) return accel__no_memory(3 * (size_t)in->ids.n * sizeof **out);
-  return accel__mrope_positions(s->session->ep, &tensors, &tokens, *out, NULL);
-}
-
-/* A part of the blocks in a prompt, whose types are those that the processor gives its tokens. */
-static accel_status prompt_blocks(const accel__model_stepper *s, const accel__model_input *in,
-                                  const accel__encoder_input *given, void **owned,
-                                  accel__item *item) {
-  const accel__image_tokens *image_tokens = s->session->ep->model->image_tokens;
-  const accel__ids ids = given->ids;
-  int32_t *types = malloc(((size_t)ids.n + 1) * sizeof *types), *values = NULL;
-  int64_t n = 0;
-  if (!types) return accel__no_memory((size_t)ids.n * sizeof *types);
-  for (uint32_t i = 0; i < ids.n; i++) types[i] = accel__block_type(image_tokens, ids.id[i]);
-  const accel__block_tokens t = {.types = given->causal ? NULL : types,
-                                 .lengths = &(int32_t){(int32_t)ids.n},
-                                 .n = 1,
-                                 .tokens = ids.n};
-  accel_status status = accel__blocks_make(image_tokens, &t, in->part, &values, &n);
-  if (status == ACCEL_OK) *item = (accel__item){.data = *owned = values, .rank = 1, .dim = {n}};
-  free(types);
-  return status;
-}
-
 /* Every tensor given is an input of the entry, or what one follows from. */
 static accel_status check_tensors(const accel__model_stepper *s, const accel__model_entry *e,
                                   const accel__encoder_input *given) {
@@ -312,17 +272,19 @@ static accel_status encode(void *self, const accel__encode_item *items, uint32_t
   if (ids >= 0 && batch.tokens) batch.value[ids] = s->ids;
   for (uint32_t i = 0; i < e->n_inputs && i < MAX_INPUTS && status == ACCEL_OK; i++)
     if (e->inputs[i].kind == ACCEL__INPUT_ITEM || e->inputs[i].kind == ACCEL__INPUT_DERIVED)
-      status = encoder_item(s, &e->inputs[i], in, &owned[i], &batch.item[i]);
-    else if (e->inputs[i].kind == ACCEL__INPUT_BLOCKS)
-      status = prompt_blocks(s, &e->inputs[i], in, &owned[i], &batch.item[i]);
-    else if (e->inputs[i].kind == ACCEL__INPUT_MROPE)
-      status = prompt_places(s, in, (int32_t **)&owned[i]), batch.value[i] = owned[i];
+      status = accel__given_item(s->session->ep, &e->inputs[i], in->tensor, in->n_tensors,
+                                 &owned[i], &batch.item[i]);
   if (status == ACCEL_OK) status = run_session(s, (uint32_t)s->encode, &batch, &first, 1, &result);
-  if (status == ACCEL_OK && items[0].scores)
-    memcpy(items[0].scores, result.data, s->stepper.vocab * sizeof(float));
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
   free(result.data);
   return status;
+}
+
+static accel_status encode_image(void *self, struct accel__prompt_images *images,
+                                 struct accel__prompt_image *image,
+                                 const accel_plugin_adapter_use *adapter) {
+  accel__model_stepper *s = self;
+  return accel__encode_image(s->session->ep, (uint32_t)s->image_features, images, image, adapter);
 }
 
 /* A sequence that was forgotten is fed again by the next step, and so is its copy. */
@@ -389,9 +351,10 @@ accel_status accel__model_stepper_open(accel__session *session, accel__model_ste
   *out = (accel__model_stepper){
       .session = session,
       .decode = (uint32_t)decoder,
-      .decode_ids = ids_index(&ep->model->entries[decoder]),
       .all_logits = accel__entry_output(&ep->model->entries[decoder], "all_logits"),
       .encode = accel__endpoint_entry(ep, "encode"),
+      .image_features = accel__endpoint_entry(ep, "image_features"),
+      .decode_image = (uint32_t)accel__endpoint_entry(ep, "decode_image"),
       .stepper = {.self = out,
                   .vocab = (size_t)last->c,
                   .limits = accel__endpoint_limits(ep, NULL),
@@ -401,8 +364,8 @@ accel_status accel__model_stepper_open(accel__session *session, accel__model_ste
                   .drop = drop,
                   .number = number}};
   if (!accel__fixed_state(ep)) out->stepper.truncate = cut;
-  if (out->encode < 0) out->encode = accel__endpoint_entry(ep, "decode_image");
   if (out->encode >= 0) out->stepper.encode = encode;
+  if (out->image_features >= 0) out->stepper.encode_image = encode_image;
   return ACCEL_OK;
 }
 

@@ -1,5 +1,5 @@
-/* model_stepper.h - the stepper of a real model: entries "decode" and "encode" (or "decode_image")
- * of its program over a session. */
+/* model_stepper.h - the stepper of a real model: entries "decode" and "encode", or "image_features"
+ * and "decode_image", of its program over a session. */
 #ifndef ACCEL_GENERATE_MODEL_STEPPER_H
 #define ACCEL_GENERATE_MODEL_STEPPER_H
 
@@ -10,9 +10,11 @@ typedef struct accel__model_stepper {
   accel__stepper stepper; /* self is this struct: it must stay where it is */
   accel__session *session;
   uint32_t decode;
-  int decode_ids;       /* input of "decode" that takes the tokens */
-  int32_t all_logits;   /* output of "decode" with the scores of all rows; -1: there is none */
-  int32_t encode;       /* "encode", else "decode_image"; -1: neither */
+  int32_t all_logits; /* output of "decode" with the scores of all rows; -1: there is none */
+  int32_t encode;     /* entry of this name; -1: there is none */
+  /* likewise; "decode_image" is there where "image_features" is */
+  int32_t image_features;
+  uint32_t decode_image;
   accel__result scores; /* memory of one step's logits [sequences, vocab], used again by the next */
   int32_t *ids, *lengths, *past_len, *sequence, *total_len, *rope_delta;
   accel_plugin_adapter_use *adapter; /* [capacity] */

@@ -7,19 +7,50 @@
 
 enum { PIECE = ACCEL__PIECE_TOKENS, MOST_PROMPTS = 256 };
 
+/* Of the first `n` tokens, those in front of the first picture that the two do not have alike. */
+static uint32_t common_images(const accel__prefix *p, const accel__prompt_images *images,
+                              uint32_t n) {
+  const uint32_t there = images ? images->n : 0;
+  for (uint32_t i = 0;; i++) {
+    const uint32_t kept = i < p->n_images ? p->image[i].first : UINT32_MAX,
+                   asked = i < there ? images->image[i].first : UINT32_MAX,
+                   first = kept < asked ? kept : asked;
+    if (first >= n) return n;
+    if (kept != asked ||
+        memcmp(p->image[i].digest, images->image[i].digest, sizeof p->image[i].digest))
+      return first;
+  }
+}
+
+/* The longest beginning of at most `n` tokens that no block of either goes beyond. */
+static uint32_t common_cut(const accel__prefix *p, const accel__prompt_images *images, uint32_t n) {
+  const accel__prompt_images kept = {.block = p->block, .n_blocks = p->n_blocks};
+  for (uint32_t before = n + 1; n < before;) {
+    before = n;
+    n = accel__prompt_images_cut(images, accel__prompt_images_cut(&kept, n));
+  }
+  return n;
+}
+
 /* Tokens that both begin with, at most `most`. */
-static uint32_t common(const accel__prefix *p, accel__ids prompt, uint32_t most) {
+static uint32_t common(const accel__prefix *p, const accel__prefix_key *prompt, uint32_t most) {
   uint32_t n = 0;
   if (most > p->n) most = p->n;
-  while (n < most && p->ids[n] == prompt.id[n]) n++;
-  return n;
+  while (n < most && p->ids[n] == prompt->ids.id[n]) n++;
+  return common_cut(p, prompt->images, common_images(p, prompt->images, n));
+}
+
+static void free_prefix(accel__prefix *p) {
+  free(p->ids);
+  free(p->image);
+  free(p->block);
 }
 
 static void forget(accel__prefix_cache *c, uint32_t at) {
   accel__prefix *p = &c->kept[at];
   c->bytes -= p->bytes;
   c->model->drop(c->model->self, p->sequence);
-  free(p->ids);
+  free_prefix(p);
   *p = c->kept[--c->n];
 }
 
@@ -43,9 +74,9 @@ void accel__prefix_cache_free(accel__prefix_cache *c) {
   c->capacity = 0;
 }
 
-accel_status accel__prefix_cache_share(accel__prefix_cache *c, accel__ids prompt, int32_t to,
-                                       uint32_t *past_len, uint32_t *total_len) {
-  const uint32_t most = prompt.n > PIECE ? prompt.n - PIECE : 0;
+accel_status accel__prefix_cache_share(accel__prefix_cache *c, const accel__prefix_key *prompt,
+                                       int32_t to, uint32_t *past_len, uint32_t *total_len) {
+  const uint32_t most = prompt->ids.n > PIECE ? prompt->ids.n - PIECE : 0;
   accel__prefix *best = NULL;
   uint32_t n = PIECE - 1; /* fewer are not worth it */
   *past_len = 0;
@@ -84,9 +115,10 @@ static bool reserve(accel__prefix_cache *c) {
 }
 
 /* Whether one that is kept begins with all of these; it counts as used. */
-static bool has(accel__prefix_cache *c, accel__ids prompt) {
+static bool has(accel__prefix_cache *c, const accel__prefix_key *prompt) {
   for (uint32_t i = 0; i < c->n; i++)
-    if (common(&c->kept[i], prompt, prompt.n) == prompt.n) return c->kept[i].used = ++c->uses, true;
+    if (common(&c->kept[i], prompt, prompt->ids.n) == prompt->ids.n)
+      return c->kept[i].used = ++c->uses, true;
   return false;
 }
 
@@ -97,21 +129,38 @@ static uint64_t bytes_of(const accel__stepper *model, int32_t sequence, uint32_t
   return bytes > counted ? bytes : counted;
 }
 
-void accel__prefix_cache_keep(accel__prefix_cache *c, accel__ids prompt, int32_t sequence,
-                              uint32_t total_len, uint64_t available) {
+/* What `p` is compared by.  false: no memory. */
+static bool copy_key(const accel__prefix_key *from, accel__prefix *p) {
+  const accel__prompt_images none = {0}, *images = from->images ? from->images : &none;
+  p->ids = malloc(from->ids.n * sizeof *p->ids);
+  p->image = calloc(images->n + 1u, sizeof *p->image);
+  p->block = calloc(images->n_blocks + 1u, sizeof *p->block);
+  if (!p->ids || !p->image || !p->block) return false;
+  p->n = from->ids.n;
+  p->n_images = images->n;
+  p->n_blocks = images->n_blocks;
+  memcpy(p->ids, from->ids.id, p->n * sizeof *p->ids);
+  if (p->n_blocks) memcpy(p->block, images->block, p->n_blocks * sizeof *p->block);
+  for (uint32_t i = 0; i < p->n_images; i++) {
+    p->image[i].first = images->image[i].first;
+    memcpy(p->image[i].digest, images->image[i].digest, sizeof p->image[i].digest);
+  }
+  return true;
+}
+
+void accel__prefix_cache_keep(accel__prefix_cache *c, const accel__prefix_key *prompt,
+                              int32_t sequence, uint32_t total_len, uint64_t available) {
   const uint64_t most = c->most < available ? c->most : available;
-  if (prompt.n < 2 * PIECE || has(c, prompt) || !reserve(c)) return;
-  accel__prefix p = {.n = prompt.n, .total_len = total_len, .used = ++c->uses};
-  p.ids = malloc(p.n * sizeof *p.ids);
-  if (!p.ids || copy_new(c->model, sequence, &p.sequence) != ACCEL_OK) {
+  if (prompt->ids.n < 2 * PIECE || has(c, prompt) || !reserve(c)) return;
+  accel__prefix p = {.total_len = total_len, .used = ++c->uses};
+  if (!copy_key(prompt, &p) || copy_new(c->model, sequence, &p.sequence) != ACCEL_OK) {
     accel__clear_error(); /* then it is not kept */
-    free(p.ids);
+    free_prefix(&p);
     return;
   }
-  memcpy(p.ids, prompt.id, p.n * sizeof *p.ids);
   p.bytes = bytes_of(c->model, p.sequence, p.n);
   for (uint32_t i = c->n; i-- > 0;) /* what is part of it */
-    if (common(&c->kept[i], prompt, prompt.n) == c->kept[i].n) forget(c, i);
+    if (common(&c->kept[i], prompt, p.n) == c->kept[i].n) forget(c, i);
   c->kept[c->n++] = p;
   c->bytes += p.bytes;
   if (c->n > MOST_PROMPTS) forget(c, oldest(c));

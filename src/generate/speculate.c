@@ -119,7 +119,7 @@ static void look_up(accel__engine *e, accel__request *r, accel__hypothesis *h, u
   const uint32_t ngram = r->options.speculate.ngram;
   accel__ids where = {h->ids, h->n - 1};
   uint32_t length, other = 0, at = accel__lookup(where, (accel__ids){h->ids, h->n}, ngram, &length);
-  const bool own = length == ngram || !r->input.encodes || r->input.prefills;
+  const bool own = length == ngram || !r->input.encodes;
   const uint32_t there =
       own ? 0 : accel__lookup(r->input.encoder.ids, (accel__ids){h->ids, h->n}, ngram, &other);
   if (other > length) where = r->input.encoder.ids, length = other, at = there;

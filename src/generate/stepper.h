@@ -30,14 +30,15 @@ typedef struct accel__encoder_input {
   bool causal; /* no token sees those behind it, also where the processor would say otherwise */
 } accel__encoder_input;
 
-/* What is read for one sequence. */
+/* What an encoder reads for one sequence. */
 typedef struct accel__encode_item {
   int32_t sequence;
   const accel__encoder_input *input;
-  /* [vocab] gets those after the last of the tokens; NULL: there are none (an encoder) */
-  float *scores;
   accel_plugin_adapter_use adapter; /* {NULL}: none */
 } accel__encode_item;
+
+struct accel__prompt_image; /* prompt_images.h */
+struct accel__prompt_images;
 
 /* One sequence's part of a step. */
 typedef struct accel__step_item {
@@ -54,6 +55,8 @@ typedef struct accel__step_item {
    * whole sequence. */
   uint32_t total_len, past_total_len;
   accel_plugin_adapter_use adapter; /* {NULL}: none */
+  /* of the prompt that the tokens are a piece of; those that they show are encoded; NULL: none */
+  const struct accel__prompt_images *images;
   uint32_t rows; /* of the last tokens, whose scores are wanted; 0: of the last alone */
   /* answered: [rows][vocab] after each of those, writable, valid until the next step */
   float *scores;
@@ -65,10 +68,14 @@ typedef struct accel__stepper {
   accel__run_limits limits; /* {0}: none */
   /* A failed step leaves all sequences as they were. */
   accel_status (*step)(void *self, accel__step_item *items, uint32_t n);
-  /* Runs the encoder for sequences that have nothing yet, or a decoder over ids and the pictures
-   * they show, which the sequence then holds; several at once only where all inputs are tokens
-   * alone.  NULL: there is neither.  A failed call leaves the sequences with nothing. */
+  /* Runs the encoder for sequences that have nothing yet; several at once only where all inputs are
+   * tokens alone.  NULL: there is none.  A failed call leaves the sequences with nothing. */
   accel_status (*encode)(void *self, const accel__encode_item *items, uint32_t n);
+  /* Encodes one of the pictures of a prompt: image->features and images->width are set.  NULL: the
+   * model's texts show none. */
+  accel_status (*encode_image)(void *self, struct accel__prompt_images *images,
+                               struct accel__prompt_image *image,
+                               const accel_plugin_adapter_use *adapter);
   /* `to` becomes what `from` is; memory is shared */
   accel_status (*copy)(void *self, int32_t from, int32_t to);
   /* Keeps the first tokens of a sequence.  NULL: its states cannot go back. */

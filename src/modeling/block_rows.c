@@ -36,8 +36,12 @@ static accel_status check_types(const accel__image_tokens *it, const accel__bloc
   return ACCEL_OK;
 }
 
-/* All blocks of the run; without any the first row alone, which sees itself either way.  blocks[as
- * many as tokens, at least 1].  Returns how many. */
+static int32_t past_of(const accel__block_tokens *t, uint32_t b) {
+  return t->past_len != NULL ? t->past_len[b] : 0;
+}
+
+/* All blocks of the run; without any the first row of a sequence, which sees itself either way.
+ * blocks[as many as tokens, at least 1].  Returns how many. */
 static int64_t list_blocks(const accel__image_tokens *it, const accel__block_tokens *t,
                            block *blocks) {
   int64_t n = 0;
@@ -49,14 +53,27 @@ static int64_t list_blocks(const accel__image_tokens *it, const accel__block_tok
            ++n < (int64_t)t->tokens)
       blocks[n] = (block){.start = start, .end = blocks[n - 1].end};
   }
-  if (n == 0) blocks[n++] = (block){.end = 1};
-  return n;
+  if (n > 0) return n;
+  start = 0;
+  for (uint32_t b = 0; b < t->n && past_of(t, b) > 0; b++) start += (uint64_t)t->lengths[b];
+  blocks[0] = (block){.start = start < t->tokens ? start : 0, .end = 1};
+  return 1;
 }
 
 /* The first key that a block's first row sees. */
 static int64_t low_key(const accel__image_tokens *it, const block *k) {
   const int64_t low = it->block_window > 0 ? k->first - it->block_window + 1 : 0;
   return low > 0 ? low : 0;
+}
+
+bool accel__block_next(const accel__image_tokens *it, const int32_t *types, int64_t n, int64_t from,
+                       int64_t *first, int64_t *end, int64_t *low) {
+  block k = {0};
+  if (!next_block(it->blocks, types, n, from, &k)) return false;
+  *first = k.first;
+  *end = k.end;
+  *low = it->block_window > 0 ? low_key(it, &k) : k.first;
+  return true;
 }
 
 /* How many values a block has of a part. */
@@ -84,10 +101,10 @@ static void fill_part(const accel__image_tokens *it, const block *k, accel__bloc
 static void fill_last_keys(const accel__block_tokens *t, const block *blocks, int64_t n,
                            int32_t *out) {
   for (uint32_t b = 0, k = 0; b < t->n; k += (uint32_t)t->lengths[b++])
-    for (int32_t i = 0; i < t->lengths[b]; i++) out[k + (uint32_t)i] = i;
+    for (int32_t i = 0; i < t->lengths[b]; i++) out[k + (uint32_t)i] = past_of(t, b) + i;
   for (int64_t b = 0; b < n; b++)
     for (int64_t i = blocks[b].first; i < blocks[b].end; i++)
-      out[blocks[b].start + (uint64_t)i] = (int32_t)(blocks[b].end - 1);
+      out[blocks[b].start + (uint64_t)i] = out[blocks[b].start + (uint64_t)blocks[b].end - 1];
 }
 
 accel_status accel__blocks_make(const accel__image_tokens *it, const accel__block_tokens *t,

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "modeling/vision.h"
+
 /* ---- token ids ---- */
 
 /* eos_token_id: one id or a list of them. */
@@ -148,7 +150,7 @@ static accel__tensor vocabulary(accel__build *b, const accel__causal *how, accel
 /* The same layers over the states of a session; logits of the last new rows, and of all of them
  * when asked. */
 static void decode_entry(accel__build *b, const accel__causal *how, const char *name,
-                         uint32_t n_inputs) {
+                         const accel__model_input *inputs, uint32_t n_inputs) {
   b->decoding = true;
   accel__tensor x = how->hidden(b, how->config);
   /* [B,C] */
@@ -157,19 +159,57 @@ static void decode_entry(accel__build *b, const accel__causal *how, const char *
       {.name = "logits", .tensor = vocabulary(b, how, last)},
       {.name = "all_logits", .tensor = vocabulary(b, how, x), .asked = true}};
   b->decoding = false;
-  accel__add_entry(b, name, b->model->inputs, n_inputs, outputs, 2);
+  accel__add_entry(b, name, inputs, n_inputs, outputs, 2);
 }
 
-/* "decode"; and, of a model whose forward takes pictures behind its tokens, "decode_image" for the
- * rows that show some. */
+/* Whether "forward" takes this input for what stands in pictures. */
+static bool is_of_pictures(const accel__model_input *in) {
+  return in->kind == ACCEL__INPUT_ITEM || in->kind == ACCEL__INPUT_DERIVED;
+}
+
+/* "image_features", the rows that pictures put into the text, side by side; and "decode_image",
+ * which takes them. */
+static void image_entries(accel__build *b, const accel__causal *how) {
+  accel__program *p = b->p;
+  accel__build_images *images = &b->images;
+  accel__model_input *in = accel__arena_array(b->arena, 2 * b->model->n_inputs + 2, sizeof *in),
+                     *text = in + b->model->n_inputs;
+  uint32_t n = 0, n_text = 0;
+  if (in == NULL || images->n_rows == 0 || images->rows[0] < 0) {
+    accel__program_fail(p, ACCEL_ERROR_OUT_OF_MEMORY, "no memory for inputs of pictures");
+    return;
+  }
+  for (uint32_t i = 0; i < b->model->n_inputs; i++) {
+    const accel__model_input *each = &b->model->inputs[i];
+    *(is_of_pictures(each) ? &in[n++] : &text[n_text++]) = *each;
+  }
+  accel__at(p, 0, "embeddings");
+  const accel__model_output features = {
+      .name = "image_features",
+      .tensor = images->n_rows == 1 ? images->rows[0]
+                                    : accel__concat(b, 1, images->n_rows, images->rows)};
+  accel__add_entry(b, "image_features", in, n, &features, 1);
+  const int64_t width = images->n_rows * accel__columns(b, images->rows[0]);
+  const accel__dim dims[2] = {accel__symbol(p, "picture_rows", 1, 0, 64),
+                              accel__const_dim(p, width)};
+  images->given = accel__input(p, "image_features", ACCEL_PLUGIN_F32, -1, 2, dims);
+  images->given_at = accel__input(p, "image_positions", ACCEL_PLUGIN_I32, -1, 1, dims);
+  text[n_text++] = (accel__model_input){
+      .name = "image_features", .tensor = images->given, .kind = ACCEL__INPUT_ITEM};
+  text[n_text++] = (accel__model_input){
+      .name = "image_positions", .tensor = images->given_at, .kind = ACCEL__INPUT_ITEM};
+  decode_entry(b, how, "decode_image", text, n_text);
+  images->given = images->given_at = -1;
+}
+
+/* "decode"; and, of a model whose forward takes pictures behind its tokens, two entries more. */
 static void decode_entries(accel__build *b, const accel__causal *how) {
   uint32_t tokens = 0;
-  while (tokens < b->model->n_inputs && b->model->inputs[tokens].kind != ACCEL__INPUT_ITEM)
-    tokens++;
+  while (tokens < b->model->n_inputs && !is_of_pictures(&b->model->inputs[tokens])) tokens++;
   b->images.text_only = true;
-  decode_entry(b, how, "decode", tokens);
+  decode_entry(b, how, "decode", b->model->inputs, tokens);
   b->images.text_only = false;
-  if (tokens < b->model->n_inputs) decode_entry(b, how, "decode_image", b->model->n_inputs);
+  if (tokens < b->model->n_inputs) image_entries(b, how);
 }
 
 /* Logits of each sequence's last token that is no padding (GenericForSequenceClassification). */

@@ -42,8 +42,16 @@
  *                 reset it to encode anew.  "decode" of these models takes decoder_input_ids, the
  *                 first of which is decoder_start_id.
  *
- *   decode_image  As "decode", for rows that contain image tokens: takes the inputs of pictures,
- *                 too (LLaVA).
+ *   image_features
+ *                 Without a session; of models whose text shows pictures (LLaVA).  Takes the
+ *                 arguments of "forward" about pictures alone and returns
+ *                   output 0  "image_features" [picture rows, n * C]   a row for each image token:
+ *                             what stands in its place, and what is added behind layers of the text
+ *                             (Qwen3-VL's DeepStack)
+ *
+ *   decode_image  As "decode", for rows of which some are image tokens.  Takes "image_features"
+ *                 [picture rows, n * C] for these, and in "image_positions" [picture rows] the row
+ *                 of the run that each is for; sequences without pictures may be in the run, too.
  *
  *   waveform      Without a session; of models that speak: frames to samples (vits.c).
  *

@@ -33,6 +33,8 @@ accel_status accel__build_begin(accel__build *b, const accel__model_request *req
                       .token_type_ids = -1,
                       .position_ids = -1,
                       .total_len = -1,
+                      .images.given = -1,
+                      .images.given_at = -1,
                       .seq2seq.position_table = -1,
                       .seq2seq.memory_mask = -1};
   size_t n = strlen(architecture);

@@ -72,6 +72,8 @@ typedef struct accel__build_blocks {
   int32_t space, key_space;
 } accel__build_blocks;
 
+enum { ACCEL__MAX_PICTURE_ROWS = 65 }; /* for the image tokens, and behind layers of the text */
+
 /* Of a model that takes pictures. */
 typedef struct accel__build_images {
   /* Called with the embedded tokens [T, hidden]: returns them with the rows of the pictures in
@@ -84,7 +86,13 @@ typedef struct accel__build_images {
   int64_t token;    /* stands for a picture's rows; it may lie beyond the vocabulary; 0: none */
   bool blocks;      /* rows of image_tokens->blocks see one another */
   accel__build_blocks made;
-  bool text_only;          /* neither is called: entry "decode" takes no pictures */
+  bool text_only; /* neither is called: entry "decode" takes no pictures */
+  /* [n_rows] what the two have put into the text, each [picture rows, hidden] */
+  accel__tensor rows[ACCEL__MAX_PICTURE_ROWS];
+  uint32_t n_rows;
+  /* The same as inputs of entry "decode_image": [picture rows, n_rows * hidden], and the row of the
+   * run that each is for, [picture rows]; -1: what the tower makes is put in. */
+  accel__tensor given, given_at;
   int64_t typical_size[2]; /* height, width; 0: image_size of the config, else 224 */
 } accel__build_images;
 

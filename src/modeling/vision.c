@@ -362,7 +362,29 @@ static accel__tensor rows_of_token(accel__build *b, accel__tensor rows, int64_t 
   return accel__gather(p, rows, accel__cast(b, nth, ACCEL_PLUGIN_I32));
 }
 
+/* Which of the rows that pictures put into the text these are. */
+static uint32_t number_of(accel__build *b, accel__tensor rows) {
+  accel__build_images *images = &b->images;
+  uint32_t i = 0;
+  while (i < images->n_rows && images->rows[i] != rows) i++;
+  if (i == images->n_rows && i < ACCEL__MAX_PICTURE_ROWS) images->rows[images->n_rows++] = rows;
+  return i;
+}
+
+/* x with the rows that entry "decode_image" is given in place of `rows`, set or added. */
+static accel__tensor given_rows(accel__build *b, accel__tensor x, accel__tensor rows, bool add) {
+  const accel__build_images *images = &b->images;
+  const int64_t columns = accel__columns(b, rows), first = number_of(b, rows) * columns;
+  accel__tensor in[3] = {x, images->given_at, images->given};
+  if (images->n_rows > 1) in[2] = accel__slice(b->p, in[2], 1, first, first + columns);
+  accel__attr mode = ACCEL_I(SCATTER_MODE, add);
+  return accel__node(b->p, ACCEL_PLUGIN_OP_SCATTER_ROWS, in, 3, &mode, 1, NULL, 1);
+}
+
 accel__tensor accel__put_rows(accel__build *b, accel__tensor x, accel__tensor rows, int64_t token) {
+  if (rows < 0) return -1;
+  if (b->images.given >= 0) return given_rows(b, x, rows, false);
+  number_of(b, rows);
   accel__tensor here, row = rows_of_token(b, rows, token, &here);
   accel__attr where = ACCEL_I(KIND, ACCEL_PLUGIN_BINARY_WHERE);
   return accel__node(b->p, ACCEL_PLUGIN_OP_BINARY, (accel__tensor[]){here, row, x}, 3, &where, 1,
@@ -382,6 +404,9 @@ accel__tensor accel__show_rows(accel__build *b, accel__tensor x, accel__tensor *
 
 accel__tensor accel__plus_rows(accel__build *b, accel__tensor x, accel__tensor rows,
                                int64_t token) {
+  if (rows < 0) return -1;
+  if (b->images.given >= 0) return given_rows(b, x, rows, true);
+  number_of(b, rows);
   accel__tensor here, row = rows_of_token(b, rows, token, &here);
   row = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, row, here);
   return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x, row);

@@ -13,9 +13,10 @@ const size_t accel__tool_family_count = sizeof accel__tool_families / sizeof *ac
 /* ---- families ---- */
 
 static bool has_marks(const char *text, const accel__tool_family *f) {
+  if (f->also && strstr(text, f->also)) return true;
   for (size_t i = 0; i < sizeof f->marks / sizeof *f->marks && f->marks[i]; i++)
     if (!strstr(text, f->marks[i])) return false;
-  return true;
+  return !f->unless || !strstr(text, f->unless);
 }
 
 bool accel__tool_is_text(const accel__json *schema) {

@@ -5,9 +5,12 @@
  *
  *   begin  open CALL close  separator  open CALL close ...  end
  *
- * where CALL is, by style, {"name": NAME, ARGUMENTS_KEY: JSON}; NAME name_end JSON; or NAME name_end
- * and for each parameter: parameter_open ITS_NAME parameter_name_end VALUE parameter_close.  Texts
- * of a family without `begin` may have text between calls.  Spaces and line ends of a description
+ * where CALL is, by style, {NAME_KEY: NAME, ARGUMENTS_KEY: JSON}; NAME name_end JSON; or NAME
+ * name_end and for each parameter: parameter_open ITS_NAME parameter_name_end VALUE parameter_close;
+ * or NAME name_end and for each parameter ITS_NAME parameter_name_end LITERAL, with
+ * parameter_separator between them (tool_literals.c: strings in `quote`, words of `python`).
+ * Calls may have numbers: number_open and digits stand behind NAME, or, with a quotation mark behind
+ * them, first in the object.  Texts of a family without `begin` may have text between calls.  Spaces and line ends of a description
  * are what the grammar writes; the parser takes any number of them there, also none.
  */
 #ifndef ACCEL_TEXT_TOOL_CALLS_H
@@ -23,19 +26,27 @@
 typedef enum accel__tool_style {
   ACCEL__TOOLS_JSON,
   ACCEL__TOOLS_NAMED,
-  ACCEL__TOOLS_PARAMETERS
+  ACCEL__TOOLS_PARAMETERS,
+  ACCEL__TOOLS_LITERALS
 } accel__tool_style;
 
 typedef struct accel__tool_family {
   const char *name;
   const char *marks[3]; /* texts that the template has, all of them */
+  const char *unless;   /* a text that it does not have; NULL: any */
+  const char *also;     /* a text by which it is known, too; NULL: none */
   accel__tool_style style;
   bool
       whole; /* calls are all of a text, from its first character on; else a text may come before */
   const char *begin, *open, *name_end, *close, *separator, *end; /* NULL: "" */
+  const char *number_open;                                       /* NULL: calls have no numbers */
+  const char *id_open; /* what may stand between a name and its end; NULL: nothing */
   const char *parameter_open, *parameter_name_end, *parameter_close;
-  const char *arguments;  /* the key of the arguments */
-  const char *special[6]; /* texts that are special tokens in some vocabularies */
+  const char *parameter_json_end; /* in place of parameter_name_end before JSON; NULL: the same */
+  const char *parameter_separator, *quote;
+  bool python;                      /* True, False and None, and JSON's strings, too */
+  const char *name_key, *arguments; /* the keys of the name (NULL: "name") and of the arguments */
+  const char *special[6];           /* texts that are special tokens in some vocabularies */
 } accel__tool_family;
 extern const accel__tool_family accel__tool_families[];
 extern const size_t accel__tool_family_count;
@@ -112,6 +123,12 @@ typedef struct accel__value_scan {
 } accel__value_scan;
 /* *used: bytes that belong to the value.  YES: it is complete; NO: it is none, from there on. */
 accel__scan accel__scan_value(accel__value_scan *s, const char *text, size_t n, size_t *used);
+
+/* The end of a literal value in text[at..n): YES moves *end to the ',' or bracket behind it. */
+accel__scan accel__literal_end(const char *text, size_t n, size_t at, const char *quote,
+                               size_t *end);
+/* Adds the value as JSON.  false: it is none, and nothing was added. */
+bool accel__literal_json(const char *text, size_t n, const char *quote, accel__buffer *out);
 
 /* A call {"name": ..., "arguments": ...}, as far as text[at..n) has it. */
 typedef struct accel__call_head {

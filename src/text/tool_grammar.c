@@ -111,7 +111,9 @@ static accel_status add_parameters(writer *w, const accel__tool *tool) {
     first = false;
     if (!required) add(w, "{\"type\":\"optional\",\"content\":");
     add(w, "{\"type\":\"tag\",\"begin\":");
-    add_joined(w, f->parameter_open, item->string, f->parameter_name_end);
+    add_joined(w, f->parameter_open, item->string,
+               f->parameter_json_end && !accel__tool_is_text(item) ? f->parameter_json_end
+                                                                   : f->parameter_name_end);
     add(w, ",\"content\":");
     ACCEL_TRY(add_value(w, item));
     add(w, ",\"end\":");
@@ -122,21 +124,150 @@ static accel_status add_parameters(writer *w, const accel__tool *tool) {
   return ACCEL_OK;
 }
 
+/* ---- literals ---- */
+
+static void add_const(writer *w, const char *text) {
+  add(w, "{\"type\":\"const_string\",\"value\":");
+  add_string(w, text);
+  add(w, "}");
+}
+
+/* A text in the family's quotes, one of those listed. */
+static void add_quoted(writer *w, const accel__json *listed) {
+  const char *quote = w->family->quote;
+  if (cJSON_IsArray(listed) && listed->child) {
+    add(w, "{\"type\":\"or\",\"elements\":[");
+    ACCEL_JSON_EACH(item, listed) {
+      if (item != listed->child) add(w, ",");
+      add(w, "{\"type\":\"const_string\",\"value\":");
+      add_joined(w, quote, cJSON_IsString(item) ? item->valuestring : "", quote);
+      add(w, "}");
+    }
+    add(w, "]}");
+    return;
+  }
+  add(w, "{\"type\":\"tag\",\"begin\":");
+  add_string(w, quote);
+  add(w, ",\"content\":{\"type\":\"any_text\",\"excludes\":[");
+  add_string(w, quote);
+  if (w->family->python) add(w, ",\"\\\\\"");
+  add(w, "]},\"end\":");
+  add_string(w, quote);
+  add(w, "}");
+}
+
+static accel_status add_literal(writer *w, const accel__json *schema) {
+  const accel__json *type = accel__json_get(schema, "type"),
+                    *listed = accel__json_get(schema, "enum");
+  const char *name = type && cJSON_IsString(type) ? type->valuestring : "";
+  const bool quotes = w->family->python && !listed; /* those that the text may not have, too */
+  if (!strcmp(name, "boolean") && w->family->python) {
+    add(w, "{\"type\":\"or\",\"elements\":[");
+    add_const(w, "True");
+    add(w, ",");
+    add_const(w, "False");
+    add(w, "]}");
+    return ACCEL_OK;
+  }
+  if (!strcmp(name, "string")) {
+    if (quotes) add(w, "{\"type\":\"or\",\"elements\":[");
+    add_quoted(w, listed);
+    if (quotes) add(w, ",{\"type\":\"json_schema\",\"json_schema\":{\"type\":\"string\"}}]}");
+    return ACCEL_OK;
+  }
+  if (try_schema(schema) == ACCEL_OK) return add_schema(w, schema);
+  accel__clear_error();
+  add(w, "{\"type\":\"json_schema\",\"json_schema\":{}}");
+  return ACCEL_OK;
+}
+
+/* One parameter, with the separator in front where another one has come. */
+static accel_status add_named_literal(writer *w, const accel__json *item, bool separates) {
+  const accel__tool_family *f = w->family;
+  accel__buffer head = {0};
+  accel__buffer_printf(&head, "%s%s", separates ? f->parameter_separator : "", item->string);
+  add(w, "{\"type\":\"tag\",\"begin\":");
+  add_joined(w, head.data, f->parameter_name_end, NULL);
+  w->out.failed |= head.failed;
+  accel__buffer_free(&head);
+  add(w, ",\"content\":");
+  ACCEL_TRY(add_literal(w, item));
+  add(w, ",\"end\":\"\"}");
+  return ACCEL_OK;
+}
+
+/* Parameters in their order, of which `first` is the first that is there. */
+static accel_status add_literals_from(writer *w, const accel__tool *tool,
+                                      const accel__json *first) {
+  add(w, "{\"type\":\"sequence\",\"elements\":[");
+  ACCEL_TRY(add_named_literal(w, first, false));
+  for (const accel__json *item = first->next; item; item = item->next) {
+    const bool required = is_required(tool->parameters, item->string);
+    add(w, required ? "," : ",{\"type\":\"optional\",\"content\":");
+    ACCEL_TRY(add_named_literal(w, item, true));
+    if (!required) add(w, "}");
+  }
+  add(w, "]}");
+  return ACCEL_OK;
+}
+
+/* Any of the parameters up to the first required one may be the first that is there. */
+static accel_status add_literals(writer *w, const accel__tool *tool) {
+  bool required = false, any = false;
+  add(w, "{\"type\":\"or\",\"elements\":[");
+  ACCEL_JSON_EACH(item, accel__json_get(tool->parameters, "properties")) {
+    if (required) break;
+    if (any) add(w, ",");
+    any = true;
+    ACCEL_TRY(add_literals_from(w, tool, item));
+    required = is_required(tool->parameters, item->string);
+  }
+  if (!required) {
+    if (any) add(w, ",");
+    add_const(w, "");
+  }
+  add(w, "]}");
+  return ACCEL_OK;
+}
+
 /* ---- calls ---- */
+
+/* What stands in front of a call's arguments: in two parts, where a number stands between them. */
+static void write_head(const accel__tool_family *f, const char *name, accel__buffer *head,
+                       accel__buffer *behind_number) {
+  accel__buffer *to = f->number_open ? behind_number : head;
+  if (f->style == ACCEL__TOOLS_JSON) {
+    accel__buffer_printf(head, "%s{%s", f->open, accel__tool_text(f->number_open));
+    if (f->number_open) accel__buffer_text(to, "\", ");
+    accel__buffer_printf(to, "\"%s\": \"%s\", \"%s\": ", f->name_key ? f->name_key : "name", name,
+                         f->arguments);
+  } else {
+    accel__buffer_printf(head, "%s%s%s", f->open, name, accel__tool_text(f->number_open));
+    accel__buffer_text(to, f->name_end);
+  }
+}
 
 static accel_status add_tag(writer *w, const accel__tool *tool) {
   const accel__tool_family *f = w->family;
+  accel__buffer head = {0}, behind = {0};
+  write_head(f, tool->name, &head, &behind);
   add(w, "{\"type\":\"tag\",\"begin\":");
-  if (f->style == ACCEL__TOOLS_JSON) {
-    accel__buffer head = {0};
-    accel__buffer_printf(&head, "{\"name\": \"%s\", \"%s\": ", tool->name, f->arguments);
-    add_joined(w, f->open, head.data, NULL);
-    accel__buffer_free(&head);
-  } else {
-    add_joined(w, f->open, tool->name, f->name_end);
-  }
+  add_joined(w, head.data, NULL, NULL);
   add(w, ",\"content\":");
-  ACCEL_TRY(f->style == ACCEL__TOOLS_PARAMETERS ? add_parameters(w, tool) : add_arguments(w, tool));
+  if (f->number_open) {
+    add(w,
+        "{\"type\":\"sequence\",\"elements\":[{\"type\":\"regex\",\"pattern\":\"[0-9]+\"},"
+        "{\"type\":\"const_string\",\"value\":");
+    add_joined(w, behind.data, NULL, NULL);
+    add(w, "},");
+  }
+  w->out.failed |= head.failed || behind.failed;
+  accel__buffer_free(&head);
+  accel__buffer_free(&behind);
+  ACCEL_TRY(f->style == ACCEL__TOOLS_PARAMETERS ? add_parameters(w, tool)
+            : f->style == ACCEL__TOOLS_LITERALS ? add_literals(w, tool)
+                                                : add_arguments(w, tool));
+  if (f->number_open) add(w, "]}");
   add(w, ",\"end\":");
   add_joined(w, f->style == ACCEL__TOOLS_JSON ? "}" : "", f->close, NULL);
   add(w, "}");

@@ -11,6 +11,7 @@ typedef enum state {
   IN_HEAD,       /* held[head..] may be a call */
   IN_ARGUMENTS,  /* held are the arguments' next bytes */
   IN_PARAMETERS, /* between parameters */
+  IN_LITERALS,   /* likewise */
   IN_TAIL,       /* behind the arguments, before `close` */
   BETWEEN        /* behind a call: the next one, or the end of all */
 } state;
@@ -110,13 +111,24 @@ static progress no_call(accel_tool_parser *p) {
 
 /* ---- heads ---- */
 
+/* The length of a name without what is no part of it: an id or the number of the call. */
+static size_t without_number(const accel__tool_family *f, const char *name, size_t n) {
+  size_t where, end;
+  if (f->id_open && accel__scan_find(name, n, 0, f->id_open, &where, &end) == ACCEL__SCAN_YES)
+    return where;
+  const size_t m = f->number_open ? strlen(f->number_open) : 0;
+  size_t i = n;
+  while (m && i && name[i - 1] >= '0' && name[i - 1] <= '9') i--;
+  return i < n && i >= m && !memcmp(name + i - m, f->number_open, m) ? i - m : n;
+}
+
 /* Name and place of the arguments behind `open`, where the name stands by itself. */
 static accel__scan scan_named(accel_tool_parser *p, size_t at, accel__call_head *out) {
   const char *text = p->held.data, *name_end = p->family->name_end;
   const size_t n = p->held.n;
   size_t where, end;
-  if (accel__is_blank(*name_end) && !name_end[strspn(name_end, " \n")]) { /* a line end */
-    where = at + strcspn(text + at, " \t\r\n");
+  if (!name_end[strspn(name_end, " \n")]) { /* a line end, or what comes next */
+    where = at + strcspn(text + at, "< \t\r\n");
     if (where == n) return ACCEL__SCAN_MORE;
     end = accel__skip_blanks(text, n, where);
   } else {
@@ -126,8 +138,8 @@ static accel__scan scan_named(accel_tool_parser *p, size_t at, accel__call_head 
   }
   const size_t from = accel__skip_blanks(text, where, at);
   *out = (accel__call_head){.name = text + from, .arguments = end};
-  out->name_n = without_blanks(out->name, where - from);
-  if (p->family->style == ACCEL__TOOLS_PARAMETERS) return ACCEL__SCAN_YES;
+  out->name_n = without_number(p->family, out->name, without_blanks(out->name, where - from));
+  if (p->family->style != ACCEL__TOOLS_NAMED) return ACCEL__SCAN_YES;
   out->arguments = accel__skip_blanks(text, n, end);
   if (out->arguments == n) return ACCEL__SCAN_MORE;
   return text[out->arguments] == '{' ? ACCEL__SCAN_YES : ACCEL__SCAN_NO;
@@ -175,6 +187,7 @@ static progress step_head(accel_tool_parser *p) {
   p->in_object = p->family->style == ACCEL__TOOLS_JSON && !head.whole;
   p->state = head.whole                                    ? IN_TAIL
              : p->family->style == ACCEL__TOOLS_PARAMETERS ? IN_PARAMETERS
+             : p->family->style == ACCEL__TOOLS_LITERALS   ? IN_LITERALS
                                                            : IN_ARGUMENTS;
   if (head.whole) tell_whole(p, &head);
   drop(p, head.whole ? head.object_end : head.arguments);
@@ -203,13 +216,17 @@ static bool is_text(const accel_tool_parser *p, const char *name, size_t n) {
   return true;
 }
 
+static void begin_parameter(accel_tool_parser *p, const char *name, size_t n) {
+  p->value.n = 0;
+  accel__buffer_text(&p->value, p->parameters++ ? ", " : "{");
+  accel__buffer_json_string(&p->value, name, n);
+  accel__buffer_text(&p->value, ": ");
+}
+
 static void tell_parameter(accel_tool_parser *p, const char *name, size_t name_n, const char *value,
                            size_t n) {
   accel__json_file file = {0};
-  p->value.n = 0;
-  accel__buffer_text(&p->value, p->parameters++ ? ", " : "{");
-  accel__buffer_json_string(&p->value, name, name_n);
-  accel__buffer_text(&p->value, ": ");
+  begin_parameter(p, name, name_n);
   if (!is_text(p, name, name_n) && accel__json_parse(value, n, "value", &file) == ACCEL_OK)
     accel__buffer_bytes(&p->value, value, n);
   else
@@ -225,36 +242,78 @@ static void end_parameters(accel_tool_parser *p) {
     tell(p, ACCEL_TOOL_ARGUMENTS, "{}", 2);
 }
 
+/* The end of parameters at `begin`: YES, where `close` is there. */
+static progress leave_parameters(accel_tool_parser *p, accel__scan found, size_t begin,
+                                 size_t behind) {
+  end_parameters(p);
+  drop(p, found == ACCEL__SCAN_YES ? behind : begin);
+  p->state = found == ACCEL__SCAN_YES ? BETWEEN : IN_TEXT;
+  return GOES_ON;
+}
+
+/* Where the name of a parameter ends, and its value begins: behind one line end, where the
+ * description has it. */
+static bool find_value(const char *text, size_t n, size_t at, const char *name_end, size_t *where,
+                       size_t *value) {
+  size_t m = strlen(name_end);
+  const bool line = name_end[m - 1] == '\n';
+  char marker[64];
+  m -= line;
+  if (m >= sizeof marker) m = sizeof marker - 1;
+  memcpy(marker, name_end, m);
+  marker[m] = 0;
+  if (accel__scan_find(text, n, at, marker, where, value) != ACCEL__SCAN_YES) return false;
+  if (line && *value < n && text[*value] == '\n') ++*value;
+  return true;
+}
+
 /* One line end at each side of a value belongs to the markup, where the description has it. */
 static progress step_parameters(accel_tool_parser *p) {
   const accel__tool_family *f = p->family;
   const char *text = p->held.data;
   const size_t n = p->held.n, begin = accel__skip_blanks(text, n, 0);
-  size_t at = begin, name_end, value, value_end, end;
+  size_t at = begin, name_end = n, value = n, value_end, end, other, other_value;
   accel__scan found = accel__scan_literal(text, n, f->parameter_open, &at);
   if (found == ACCEL__SCAN_NO) {
     at = begin;
     found = accel__scan_literal(text, n, f->close, &at);
-    if (found == ACCEL__SCAN_MORE) return WAITS;
-    end_parameters(p);
-    drop(p, found == ACCEL__SCAN_YES ? at : begin);
-    p->state = found == ACCEL__SCAN_YES ? BETWEEN : IN_TEXT;
-    return GOES_ON;
+    return found == ACCEL__SCAN_MORE ? WAITS : leave_parameters(p, found, begin, at);
   }
   if (found == ACCEL__SCAN_MORE) return WAITS;
-  const size_t name = at, blanks = strlen(f->parameter_name_end);
-  const bool line = f->parameter_name_end[blanks - 1] == '\n';
-  char marker[64];
-  size_t m = line ? blanks - 1 : blanks;
-  if (m >= sizeof marker) m = sizeof marker - 1;
-  memcpy(marker, f->parameter_name_end, m);
-  marker[m] = 0;
-  if (accel__scan_find(text, n, at, marker, &name_end, &value) != ACCEL__SCAN_YES) return WAITS;
-  if (line && value < n && text[value] == '\n') value++;
+  bool there = find_value(text, n, at, f->parameter_name_end, &name_end, &value);
+  if (f->parameter_json_end &&
+      find_value(text, n, at, f->parameter_json_end, &other, &other_value) && other < name_end)
+    there = true, name_end = other, value = other_value;
+  if (!there) return WAITS;
   if (accel__scan_find(text, n, value, f->parameter_close, &value_end, &end) != ACCEL__SCAN_YES)
     return WAITS;
   if (*f->parameter_close == '\n' && value_end > value && text[value_end - 1] == '\n') value_end--;
-  tell_parameter(p, text + name, name_end - name, text + value, value_end - value);
+  tell_parameter(p, text + at, name_end - at, text + value, value_end - value);
+  drop(p, end);
+  return GOES_ON;
+}
+
+static progress step_literals(accel_tool_parser *p) {
+  const accel__tool_family *f = p->family;
+  const char *text = p->held.data;
+  const size_t n = p->held.n, begin = accel__skip_blanks(text, n, 0);
+  size_t at = begin, name_end, value, end;
+  accel__scan found = accel__scan_literal(text, n, f->close, &at);
+  if (found == ACCEL__SCAN_YES) return leave_parameters(p, found, begin, at);
+  if (found == ACCEL__SCAN_MORE) return WAITS;
+  at = begin;
+  if (p->parameters) found = accel__scan_literal(text, n, f->parameter_separator, &at);
+  if (p->parameters && found == ACCEL__SCAN_MORE) return WAITS;
+  if (p->parameters && found == ACCEL__SCAN_NO) return leave_parameters(p, found, begin, at);
+  if (accel__scan_find(text, n, at, f->parameter_name_end, &name_end, &value) != ACCEL__SCAN_YES)
+    return WAITS;
+  found = accel__literal_end(text, n, value, f->quote, &end);
+  if (found == ACCEL__SCAN_MORE) return WAITS;
+  if (found == ACCEL__SCAN_NO) return leave_parameters(p, found, begin, at);
+  begin_parameter(p, text + at, without_blanks(text + at, name_end - at));
+  if (!accel__literal_json(text + value, end - value, f->quote, &p->value))
+    accel__buffer_json_string(&p->value, text + value, end - value);
+  if (!p->value.failed) tell(p, ACCEL_TOOL_ARGUMENTS, p->value.data, p->value.n);
   drop(p, end);
   return GOES_ON;
 }
@@ -316,7 +375,10 @@ static progress step_between(accel_tool_parser *p) {
     p->state = BETWEEN;
     return WAITS;
   }
-  if (found == ACCEL__SCAN_NO || (is_blank_text(f->separator) && !*accel__tool_text(f->open)))
+  const bool object = section && (f->style == ACCEL__TOOLS_JSON ? p->held.data[begin] == '{'
+                                                                : p->held.data[begin] != '<');
+  if (found == ACCEL__SCAN_NO ||
+      (is_blank_text(f->separator) && !*accel__tool_text(f->open) && !object))
     return GOES_ON;
   p->head = at;
   p->inside = true;
@@ -336,6 +398,8 @@ static progress step(accel_tool_parser *p) {
       return step_arguments(p);
     case IN_PARAMETERS:
       return step_parameters(p);
+    case IN_LITERALS:
+      return step_literals(p);
     case IN_TAIL:
       return step_tail(p);
     case BETWEEN:

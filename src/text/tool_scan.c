@@ -108,7 +108,7 @@ static accel__scan scan_member(const char *text, size_t n, size_t *at, const cha
                                size_t key_n, accel__call_head *out, bool *begins) {
   accel__value_scan s = {.depth = 0};
   size_t used = 0, from, length;
-  if (is_key(key, key_n, "name")) {
+  if (is_key(key, key_n, "name") || is_key(key, key_n, "tool_name")) {
     const accel__scan found = scan_string(text, n, at, &from, &length);
     if (found != ACCEL__SCAN_YES) return found;
     out->name = text + from;

@@ -11,6 +11,7 @@
 
 #include "core/arena.h"
 #include "core/config.h"
+#include "core/keyed_hash.h"
 #include "core/size.h"
 #include "core/text.h"
 
@@ -235,6 +236,34 @@ static void test_hash(void **state) {
 
 /* ---- UTF-8 ---- */
 
+/* Against OpenSSL's SIPHASH with the key 00 01 .. 0f: bytes 00 01 .. of that number. */
+static void test_siphash(void **state) {
+  static const struct {
+    size_t n;
+    uint64_t want[2];
+  } cases[] = {
+      {0, {UINT64_C(0xe6a825ba047f81a3), UINT64_C(0x930255c71472f66d)}},
+      {1, {UINT64_C(0x44af996bd8c187da), UINT64_C(0x45fc229b11597634)}},
+      {8, {UINT64_C(0x61f55862baa9623b), UINT64_C(0xb49714f364e2830f)}},
+      {63, {UINT64_C(0x4a83502f77d15051), UINT64_C(0x7cbd3f979a063e50)}},
+  };
+  const uint64_t key[2] = {UINT64_C(0x0706050403020100), UINT64_C(0x0f0e0d0c0b0a0908)};
+  uint8_t bytes[64];
+  uint64_t got[2], again[2];
+  (void)state;
+  for (int i = 0; i < 64; i++) bytes[i] = (uint8_t)i;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    accel__siphash(key, bytes, cases[i].n, got);
+    assert_memory_equal(got, cases[i].want, sizeof got);
+  }
+  /* the process keeps its key */
+  assert_true(accel__keyed_hash(bytes, 64, got));
+  assert_true(accel__keyed_hash(bytes, 64, again));
+  assert_memory_equal(got, again, sizeof got);
+  assert_true(accel__keyed_hash(bytes, 63, again));
+  assert_memory_not_equal(got, again, sizeof got);
+}
+
 static void test_utf8_round_trip(void **state) {
   (void)state;
   for (uint32_t c = 0; c <= 0x10FFFF; c++) {
@@ -396,6 +425,7 @@ int main(void) {
       cmocka_unit_test(test_map_keys_are_bytes),
       cmocka_unit_test(test_map_reserve),
       cmocka_unit_test(test_hash),
+      cmocka_unit_test(test_siphash),
       cmocka_unit_test(test_utf8_round_trip),
       cmocka_unit_test(test_utf8_malformed),
       cmocka_unit_test(test_strings),

@@ -8,7 +8,7 @@
 #include "test_endpoint.h"
 #include "generate/engine.h"
 
-enum { VOCAB = 40, SEQUENCES = 64, LONGEST = 1400, POISON = 39, SCORES = 512 };
+enum { VOCAB = 40, SEQUENCES = 64, LONGEST = 1400, POISON = 39, SCORES = 512, PICTURE = 38 };
 
 typedef struct fake {
   bool used[SEQUENCES];
@@ -23,6 +23,7 @@ typedef struct fake {
   float spread;                       /* of the scores; 0: about 4 */
   bool no_rows;                       /* there is no memory for the scores of several rows */
   uint32_t most_held;                 /* tokens of all sequences together; 0: any */
+  uint32_t images, us_per_image;      /* pictures that were encoded; what each takes */
 } fake;
 
 /* Scores behind the first n tokens of a sequence. */
@@ -33,6 +34,33 @@ static void fake_scores(const fake *f, int32_t q, uint32_t n, float *scores) {
     scores[t] = t == POISON ? -50.0f : (float)((double)(h >> 40) / 4e6);
     if (f->spread > 0 && t != POISON) scores[t] *= f->spread / 4;
   }
+}
+
+/* Token k of an item, as the sequence has it: of a picture its row, which must be there. */
+static int32_t fake_id(const accel__step_item *item, uint32_t k) {
+  const accel__prompt_images *images = item->images;
+  if (!images) return item->ids[k];
+  const uint32_t at = accel__prompt_images_places(images, item->past_len + k);
+  if (at == images->n_places || images->place[at] != item->past_len + k) return item->ids[k];
+  assert_int_equal(item->ids[k], PICTURE);
+  return 1000 + (int32_t)*accel__prompt_images_row(images, at);
+}
+
+/* One number a row, which depends on the picture. */
+static accel_status fake_encode_image(void *self, accel__prompt_images *images,
+                                      accel__prompt_image *image,
+                                      const accel_plugin_adapter_use *adapter) {
+  fake *f = self;
+  (void)adapter;
+  assert_null(image->features);
+  if (image->digest[0] == POISON) return accel__fail(ACCEL_ERROR_LIMIT, "a picture is poisoned");
+  image->features = malloc(image->rows * sizeof *image->features);
+  images->width = 1;
+  for (uint32_t i = 0; i < image->rows; i++)
+    image->features[i] = (float)(image->digest[0] % 500 * 100 + i);
+  if (f->us_per_image) usleep(f->us_per_image);
+  f->images++;
+  return ACCEL_OK;
 }
 
 static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
@@ -50,6 +78,8 @@ static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
     assert_true(items[i].rows <= items[i].n);
     if (f->no_rows && items[i].rows > 1)
       return accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "no memory for %u rows", items[i].rows);
+    const uint32_t end = items[i].past_len + items[i].n;
+    if (items[i].images) assert_int_equal(accel__prompt_images_cut(items[i].images, end), end);
     for (uint32_t k = 0; k < items[i].n; k++)
       if (items[i].ids[k] == POISON)
         return accel__fail(ACCEL_ERROR_LIMIT, "sequence %d is poisoned", items[i].sequence);
@@ -57,7 +87,7 @@ static accel_status fake_step(void *self, accel__step_item *items, uint32_t n) {
   for (uint32_t i = 0; i < n; i++) {
     const int32_t q = items[i].sequence;
     const uint32_t rows = items[i].rows ? items[i].rows : 1;
-    memcpy(f->ids[q] + f->n[q], items[i].ids, items[i].n * sizeof(int32_t));
+    for (uint32_t k = 0; k < items[i].n; k++) f->ids[q][f->n[q] + k] = fake_id(&items[i], k);
     f->n[q] += items[i].n;
     tokens += items[i].n;
     assert_true(row + rows <= SCORES);
@@ -134,6 +164,7 @@ static inline accel__stepper stepper_of(fake *f) {
                           .vocab = VOCAB,
                           .step = fake_step,
                           .encode = fake_encode,
+                          .encode_image = fake_encode_image,
                           .copy = fake_copy,
                           .truncate = fake_truncate,
                           .bytes = fake_bytes,

@@ -24,8 +24,9 @@ static int32_t read_prompt(fake *f, const int32_t *ids, uint32_t n) {
 static uint32_t shared(accel__prefix_cache *c, fake *f, const int32_t *ids, uint32_t n) {
   uint32_t past_len = 0, total_len = 0;
   const int32_t q = fake_number(f);
-  assert_int_equal(accel__prefix_cache_share(c, (accel__ids){ids, n}, q, &past_len, &total_len),
-                   ACCEL_OK);
+  assert_int_equal(
+      accel__prefix_cache_share(c, &(accel__prefix_key){{ids, n}, NULL}, q, &past_len, &total_len),
+      ACCEL_OK);
   assert_int_equal(f->n[q], past_len);
   assert_memory_equal(f->ids[q], ids, past_len * sizeof *ids);
   fake_drop(f, q);
@@ -43,9 +44,10 @@ static void test_lengths(void **state) {
   make_prompt(b, LONG, 150, 2);
   make_prompt(a, 150, LONG, 0);
   const int32_t q = read_prompt(&f, a, 200), brief = read_prompt(&f, b, 127);
-  accel__prefix_cache_keep(&c, (accel__ids){b, 127}, brief, 127, UINT64_MAX); /* too short */
+  accel__prefix_cache_keep(&c, &(accel__prefix_key){{b, 127}, NULL}, brief, 127,
+                           UINT64_MAX); /* too short */
   assert_int_equal(c.n, 0);
-  accel__prefix_cache_keep(&c, (accel__ids){a, 200}, q, 200, UINT64_MAX);
+  accel__prefix_cache_keep(&c, &(accel__prefix_key){{a, 200}, NULL}, q, 200, UINT64_MAX);
   assert_int_equal(c.n, 1);
   assert_int_equal(c.bytes, 2000); /* 200 tokens */
   assert_int_equal(shared(&c, &f, a, 127), 0);
@@ -54,12 +56,14 @@ static void test_lengths(void **state) {
   assert_int_equal(shared(&c, &f, a, 256), 192);
   assert_int_equal(shared(&c, &f, a, LONG), 200);
   assert_int_equal(shared(&c, &f, b, LONG), 150);
-  accel__prefix_cache_keep(&c, (accel__ids){a, 200}, q, 200, UINT64_MAX); /* is there */
+  accel__prefix_cache_keep(&c, &(accel__prefix_key){{a, 200}, NULL}, q, 200,
+                           UINT64_MAX); /* is there */
   assert_int_equal(c.n, 1);
   fake_drop(&f, q);
   fake_drop(&f, brief);
   const int32_t longer = read_prompt(&f, a, 400);
-  accel__prefix_cache_keep(&c, (accel__ids){a, 400}, longer, 400, UINT64_MAX); /* in its place */
+  accel__prefix_cache_keep(&c, &(accel__prefix_key){{a, 400}, NULL}, longer, 400,
+                           UINT64_MAX); /* in its place */
   assert_int_equal(c.n, 1);
   assert_int_equal(shared(&c, &f, a, LONG), 400);
   fake_drop(&f, longer);
@@ -78,7 +82,7 @@ static void test_oldest_goes(void **state) {
     make_prompt(ids[i], LONG, 0, i + 1);
     const int32_t q = read_prompt(&f, ids[i], 128);
     if (i == 3) assert_int_equal(shared(&c, &f, ids[0], 192), 128);
-    accel__prefix_cache_keep(&c, (accel__ids){ids[i], 128}, q, 128, UINT64_MAX);
+    accel__prefix_cache_keep(&c, &(accel__prefix_key){{ids[i], 128}, NULL}, q, 128, UINT64_MAX);
     assert_true(c.bytes <= c.most);
     fake_drop(&f, q);
   }
@@ -89,7 +93,8 @@ static void test_oldest_goes(void **state) {
   assert_int_equal(c.n, 1);
   assert_false(accel__prefix_cache_shrink(&c, 1280));
   const int32_t q = read_prompt(&f, ids[0], LONG);
-  accel__prefix_cache_keep(&c, (accel__ids){ids[0], LONG}, q, LONG, 1000); /* no memory for it */
+  accel__prefix_cache_keep(&c, &(accel__prefix_key){{ids[0], LONG}, NULL}, q, LONG,
+                           1000); /* no memory for it */
   assert_int_equal(c.n, 0);
   fake_drop(&f, q);
   accel__prefix_cache_free(&c);

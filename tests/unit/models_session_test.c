@@ -1,6 +1,6 @@
-/* models_session_test.c - models that generate from pictures and sounds: "encode" (or
- * "decode_image") and then "decode", piece by piece over a session, give the logits of
- * "forward". */
+/* models_session_test.c - models that generate from pictures and sounds: "encode", or
+ * "image_features" and "decode_image", and then "decode", piece by piece over a session, give the
+ * logits of "forward". */
 #include "test_endpoint.h"
 
 #include <math.h>
@@ -60,36 +60,90 @@ static float *forward(accel_endpoint *ep, const sample *t) {
   return copy;
 }
 
-/* What the entry takes beside ids and pixels: positions of the pictures (shift[B]: those behind
- * them), patches. */
-static void place(accel__session *s, const sample *t, const accel__model_entry *e,
-                  const int32_t *lengths, const int32_t *packed, accel__batch *batch, void **owned,
-                  int32_t *rope_delta) {
-  accel_tensor in[2] = {{.name = t->item, .dtype = ACCEL_F32, .rank = t->rank, .data = noise},
-                        {.name = "image_grid_thw",
+/* The arguments about pictures; in[2] must stay. */
+static accel_tensors pictures_of(const sample *t, accel_tensor *in) {
+  in[0] = (accel_tensor){.name = t->item, .dtype = ACCEL_F32, .rank = t->rank, .data = noise};
+  in[1] = (accel_tensor){.name = "image_grid_thw",
                          .dtype = ACCEL_I64,
                          .rank = 2,
                          .dim = {B, 3},
-                         .data = (void *)t->grid}};
+                         .data = (void *)t->grid};
   memcpy(in[0].dim, t->dim, sizeof t->dim);
-  const accel_tensors list = {2, in};
-  const accel__mrope_input tokens = {
-      .ids = packed, .lengths = lengths, .n = B, .tokens = batch->tokens};
+  return (accel_tensors){2, in};
+}
+
+/* Input `in` where it is an argument or follows from one. */
+static void give(accel_endpoint *ep, const sample *t, const accel__model_input *in, void **owned,
+                 accel__item *item) {
+  accel_tensor both[2];
+  const accel_tensors list = pictures_of(t, both);
+  if (in->kind == ACCEL__INPUT_DERIVED)
+    assert_ok(accel__derive_item(ep, in->derived, &list, owned, item));
+  if (strcmp(in->name, t->item)) return;
+  *item = (accel__item){.data = noise, .rank = t->rank};
+  memcpy(item->dim, t->dim, sizeof t->dim);
+}
+
+/* The rows of all pictures, 16 of each sequence. */
+static accel__result image_features(accel_endpoint *ep, const sample *t) {
+  const int32_t entry = accel__endpoint_entry(ep, "image_features");
+  const accel__model_entry *e = &ep->model->entries[entry];
+  accel__batch batch = {.n = 1};
+  accel__result result = {0};
+  void *owned[ACCEL__MAX_INPUTS] = {0};
+  for (uint32_t i = 0; i < e->n_inputs; i++) give(ep, t, &e->inputs[i], &owned[i], &batch.item[i]);
+  assert_ok(accel__endpoint_run(ep, (uint32_t)entry, &batch, &(uint32_t){0}, 1, &result));
+  for (int i = 0; i < ACCEL__MAX_INPUTS; i++) free(owned[i]);
+  assert_int_equal(result.dim[0], 16 * B);
+  return result;
+}
+
+/* M-RoPE's positions [3, B * width] of whole rows, and how far those behind are ahead. */
+static void place(accel_endpoint *ep, const sample *t, int32_t *out, int32_t *rope_delta) {
+  int32_t packed[B * S];
+  accel_tensor in[2];
+  const accel_tensors list = pictures_of(t, in);
+  for (int64_t i = 0; i < B * t->width; i++) packed[i] = (int32_t)ids[i];
+  const accel__mrope_input tokens = {.ids = packed,
+                                     .lengths = (int32_t[]){(int32_t)t->width, (int32_t)t->width},
+                                     .n = B,
+                                     .tokens = (uint64_t)(B * t->width)};
+  assert_ok(accel__mrope_positions(ep, &list, &tokens, out, rope_delta));
+}
+
+/* What entry "decode_image" takes beside ids for tokens [from, to). */
+static void show(accel__session *s, const sample *t, const accel__model_entry *e,
+                 const accel__result *features, int64_t from, int64_t to, accel__batch *batch) {
+  static float rows[B * 16 * 64];
+  static int32_t at[B * 16], positions[3 * B * S], part[3 * B * S], rope_delta[B];
+  const int64_t width = features->dim[1], n = to - from;
+  int64_t shown = 0;
+  for (int64_t b = 0; b < B; b++)
+    for (int64_t i = from; i < to; i++) {
+      if (i < 2 || i >= 18) continue;
+      memcpy(rows + shown * width, (const float *)features->data + (16 * b + i - 2) * width,
+             (size_t)width * sizeof *rows);
+      at[shown++] = (int32_t)(b * n + i - from);
+    }
+  if (t->grid[0]) place(s->ep, t, positions, rope_delta);
+  for (int64_t k = 0; k < 3 * B; k++)
+    memcpy(part + k * n, positions + k * t->width + from, (size_t)n * sizeof *part);
   for (uint32_t i = 0; i < e->n_inputs; i++) {
-    if (e->inputs[i].kind == ACCEL__INPUT_DERIVED)
-      assert_ok(accel__derive_item(s->ep, e->inputs[i].derived, &list, &owned[i], &batch->item[i]));
-    if (e->inputs[i].kind != ACCEL__INPUT_MROPE) continue;
-    batch->value[i] = owned[i] = malloc(3 * batch->tokens * sizeof(int32_t));
-    assert_ok(accel__mrope_positions(s->ep, &list, &tokens, owned[i], rope_delta));
+    if (!strcmp(e->inputs[i].name, "image_features"))
+      batch->item[i] = (accel__item){.data = rows, .rank = 2, .dim = {shown, width}};
+    if (!strcmp(e->inputs[i].name, "image_positions"))
+      batch->item[i] = (accel__item){.data = at, .rank = 1, .dim = {shown}};
+    if (e->inputs[i].kind == ACCEL__INPUT_MROPE) batch->value[i] = part;
   }
+  if (t->grid[0]) batch->rope_delta = rope_delta;
 }
 
 /* One run of an entry over tokens [from, to) of both rows (none: only the picture or sound); its
  * first output. */
 static accel__result run(accel__session *s, const sample *t, const char *entry,
-                         const int32_t *sequence, int64_t from, int64_t to) {
-  static int32_t rope_delta[B];
-  void *owned[8] = {0};
+                         const accel__result *features, const int32_t *sequence, int64_t from,
+                         int64_t to) {
+  void *owned[ACCEL__MAX_INPUTS] = {0};
   const accel__model_entry *e = accel__model_entry_of(s->ep->model, entry);
   assert_non_null(e);
   int32_t packed[B * S], lengths[B] = {(int32_t)(to - from), (int32_t)(to - from)},
@@ -104,17 +158,13 @@ static accel__result run(accel__session *s, const sample *t, const char *entry,
   batch.tokens = batch.decoder_tokens = (uint64_t)(B * (to - from));
   for (uint32_t i = 0; i < e->n_inputs; i++) {
     if (!strcmp(e->inputs[i].name, t->ids)) batch.value[i] = packed;
-    if (strcmp(e->inputs[i].name, t->item)) continue;
-    batch.item[i] = (accel__item){.data = noise, .rank = t->rank};
-    memcpy(batch.item[i].dim, t->dim, sizeof t->dim);
+    give(s->ep, t, &e->inputs[i], &owned[i], &batch.item[i]);
   }
   accel__result result = {0};
-  if (t->grid[0] && !strcmp(entry, "decode_image"))
-    place(s, t, e, lengths, packed, &batch, owned, rope_delta);
-  if (t->grid[0] && from) batch.rope_delta = rope_delta;
+  if (features) show(s, t, e, features, from, to, &batch);
   assert_ok(accel__session_run(s, (uint32_t)accel__endpoint_entry(s->ep, entry), &batch,
                                &(uint32_t){0}, 1, &result));
-  for (int i = 0; i < 8; i++) free(owned[i]);
+  for (int i = 0; i < ACCEL__MAX_INPUTS; i++) free(owned[i]);
   return result;
 }
 
@@ -143,19 +193,21 @@ static void check(const sample *t, const char *device) {
   float *want = forward(ep, t);
   assert_ok(accel__session_open(ep, &session));
   const int32_t sequence[B] = {accel__session_number(session), accel__session_number(session)};
-  accel__result r;
-  if (!t->image_token) {
-    r = run(session, t, "encode", sequence, 0, 0);
+  accel__result r, features = {0};
+  if (t->image_token)
+    features = image_features(ep, t);
+  else
+    r = run(session, t, "encode", NULL, sequence, 0, 0), free(r.data);
+  /* the first cut is within the pictures */
+  for (int64_t i = 0, next = t->image_token ? 7 : t->first; i < t->width; i = next++) {
+    if (i == 7 && t->image_token) next = t->first;
+    const bool shows = t->image_token && i < 18;
+    r = run(session, t, shows ? "decode_image" : "decode", t->image_token ? &features : NULL,
+            sequence, i, next);
+    compare(t, want, &r, next - 1);
     free(r.data);
   }
-  r = run(session, t, t->image_token ? "decode_image" : "decode", sequence, 0, t->first);
-  compare(t, want, &r, t->first - 1);
-  free(r.data);
-  for (int64_t i = t->first; i < t->width; i++) {
-    r = run(session, t, "decode", sequence, i, i + 1);
-    compare(t, want, &r, i);
-    free(r.data);
-  }
+  free(features.data);
   accel__session_close(&session);
   free(want);
   accel__close(&ep);

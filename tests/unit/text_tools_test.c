@@ -174,6 +174,38 @@ static const example examples[] = {
      "<｜tool▁call▁end｜><｜tool▁call▁begin｜>now<｜tool▁sep｜>{}"
      "<｜tool▁call▁end｜><｜tool▁calls▁end｜>",
      "<｜tool▁calls▁begin｜>"},
+    {"kimi_k2",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0"
+     "<|tool_call_argument_begin|>" ARGUMENTS "<|tool_call_end|><|tool_calls_section_end|>",
+     "<|tool_calls_section_begin|><|tool_call_begin|>functions.weather:0"
+     "<|tool_call_argument_begin|>" ARGUMENTS "<|tool_call_end|><|tool_call_begin|>functions.now:1"
+     "<|tool_call_argument_begin|>{}<|tool_call_end|><|tool_calls_section_end|>",
+     "<|tool_calls_section_begin|> <|tool_call_argument_begin|>"},
+    {"cohere",
+     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", "
+     "\"parameters\": " ARGUMENTS "}\n]<|END_ACTION|>",
+     "<|START_ACTION|>[\n    {\"tool_call_id\": \"0\", \"tool_name\": \"weather\", "
+     "\"parameters\": " ARGUMENTS "},\n    {\"tool_call_id\": \"1\", \"tool_name\": \"now\", "
+     "\"parameters\": {}}\n]<|END_ACTION|>",
+     "<|START_ACTION|> \"tool_call_id\" \"tool_name\""},
+    {"nemotron_nano",
+     "<TOOLCALL>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}]</TOOLCALL>",
+     "<TOOLCALL>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}, "
+     "{\"name\": \"now\", \"arguments\": {}}]</TOOLCALL>",
+     "<TOOLCALL>["},
+    {"apriel", "<tool_calls>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}]</tool_calls>",
+     "<tool_calls>[{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}, "
+     "{\"name\": \"now\", \"arguments\": {}}]</tool_calls>",
+     "<tool_call> <tool_calls>["},
+    {"minimax_m1",
+     "<tool_calls>\n{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}\n</tool_calls>",
+     "<tool_calls>\n{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}\n"
+     "{\"name\": \"now\", \"arguments\": {}}\n</tool_calls>",
+     "<tool_calls> </tool_calls>"},
+    {"gigachat", "<|function_call|>{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}",
+     "<|function_call|>{\"name\": \"weather\", \"arguments\": " ARGUMENTS "}"
+     "<|function_call|>{\"name\": \"now\", \"arguments\": {}}",
+     "<|function_call|>"},
     {"harmony", "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" ARGUMENTS,
      "<|channel|>commentary to=functions.weather <|constrain|>json<|message|>" ARGUMENTS
      "<|channel|>commentary to=functions.now <|constrain|>json<|message|>{}",
@@ -230,43 +262,143 @@ static void test_families(void **state) {
   }
 }
 
-static void test_families_are_known_by_their_templates(void **state) {
-  (void)state;
-  for (size_t i = 0; i < sizeof examples / sizeof *examples; i++) {
-    accel__chat_template *chat;
-    accel_tools *tools;
-    assert_int_equal(
-        accel__chat_template_parse(examples[i].marks, strlen(examples[i].marks), "made", &chat),
-        ACCEL_OK);
-    assert_int_equal(accel_tools_open((accel_template *)chat, tools_json, NULL, &tools), ACCEL_OK);
-    assert_string_equal(accel_tools_family(tools), examples[i].family);
-    accel_tools_close(&tools);
-    accel__chat_template_free(&chat);
-  }
-  /* every description is among those that were tried, here or below */
-  assert_int_equal(accel_tool_families()->n, sizeof examples / sizeof *examples + 2);
+static void is_known_by(const char *template, const char *family) {
+  accel__chat_template *chat;
+  accel_tools *tools;
+  assert_int_equal(accel__chat_template_parse(template, strlen(template), "made", &chat), ACCEL_OK);
+  assert_int_equal(accel_tools_open((accel_template *)chat, tools_json, NULL, &tools), ACCEL_OK);
+  assert_string_equal(accel_tools_family(tools), family);
+  accel_tools_close(&tools);
+  accel__chat_template_free(&chat);
 }
 
-static void test_parameters(void **state) {
-  static const char qwen[] =
-      "<tool_call>\n<function=weather>\n<parameter=city>\nNew\nYork \n</parameter>\n"
-      "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>";
-  static const char glm[] =
-      "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>New\nYork </arg_value>\n"
-      "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>";
-  const char *want = "C0(weather)A0({\"city\": \"New\\nYork \", \"days\": 3})";
+static void test_families_are_known_by_their_templates(void **state) {
+  accel__chat_template *chat;
+  accel_tools *tools;
   (void)state;
+  for (size_t i = 0; i < sizeof examples / sizeof *examples; i++)
+    is_known_by(examples[i].marks, examples[i].family);
+  /* MiniMax-M3 names elements after parameters, which no description can say */
+  static const char unknown[] = "<tool_call> <invoke name=";
+  assert_int_equal(accel__chat_template_parse(unknown, strlen(unknown), "made", &chat), ACCEL_OK);
+  assert_int_equal(accel_tools_open((accel_template *)chat, tools_json, NULL, &tools),
+                   ACCEL_ERROR_UNSUPPORTED);
+  accel__chat_template_free(&chat);
+}
+
+/* Calls of weather and of now as templates write them, with each parameter by itself. */
+static const struct {
+  const char *family, *text, *marks;
+} by_parameters[] = {
+    {"qwen3_coder",
+     "<tool_call>\n<function=weather>\n<parameter=city>\nNew\nYork \n</parameter>\n"
+     "<parameter=days>\n3\n</parameter>\n</function>\n</tool_call>\n"
+     "<tool_call>\n<function=now>\n</function>\n</tool_call>",
+     "<function= <parameter="},
+    {"seed_oss",
+     "<seed:tool_call>\n<function=weather>\n<parameter=city>New\nYork </parameter>\n"
+     "<parameter=days>3</parameter>\n</function>\n</seed:tool_call>\n"
+     "<seed:tool_call>\n<function=now>\n</function>\n</seed:tool_call>",
+     "<seed:tool_call> <function= <parameter="},
+    {"glm4_moe",
+     "<tool_call>weather\n<arg_key>city</arg_key>\n<arg_value>New\nYork </arg_value>\n"
+     "<arg_key>days</arg_key>\n<arg_value>3</arg_value>\n</tool_call>\n"
+     "<tool_call>now\n</tool_call>",
+     "<arg_key> <arg_value>"},
+    {"glm4_7",
+     "<tool_call>weather<arg_key>city</arg_key><arg_value>New\nYork </arg_value>"
+     "<arg_key>days</arg_key><arg_value>3</arg_value></tool_call><tool_call>now</tool_call>",
+     "<arg_key></arg_key><arg_value>"},
+    {"minimax_m2",
+     "<minimax:tool_call>\n<invoke name=\"weather\">\n"
+     "<parameter name=\"city\">New\nYork </parameter>\n"
+     "<parameter name=\"days\">3</parameter>\n</invoke>\n"
+     "<invoke name=\"now\">\n</invoke>\n</minimax:tool_call>",
+     "<minimax:tool_call> <invoke name="},
+    {"deepseek_v3_2",
+     "<｜DSML｜function_calls>\n<｜DSML｜invoke name=\"weather\">\n"
+     "<｜DSML｜parameter name=\"city\" string=\"true\">New\nYork </｜DSML｜parameter>\n"
+     "<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+     "<｜DSML｜invoke name=\"now\">\n</｜DSML｜invoke>\n</｜DSML｜function_calls>",
+     "'｜DSML｜' function_calls>"},
+    {"deepseek_v4",
+     "<｜DSML｜tool_calls>\n<｜DSML｜invoke name=\"weather\">\n"
+     "<｜DSML｜parameter name=\"city\" string=\"true\">New\nYork </｜DSML｜parameter>\n"
+     "<｜DSML｜parameter name=\"days\" string=\"false\">3</｜DSML｜parameter>\n</｜DSML｜invoke>\n"
+     "<｜DSML｜invoke name=\"now\">\n</｜DSML｜invoke>\n</｜DSML｜tool_calls>",
+     "'｜DSML｜' tool_calls>"},
+    {"lfm2", "<|tool_call_start|>[weather(city='New\nYork ', days=3), now()]<|tool_call_end|>",
+     "<|tool_list_start|>"},
+    {"olmo3", "<function_calls>\nweather(city='New\nYork ', days=3)\nnow()\n</function_calls>",
+     "<function_calls></function_calls>"},
+    {"gemma4",
+     "<|tool_call>call:weather{city:<|\"|>New\nYork <|\"|>,days:3}<tool_call|>"
+     "<|tool_call>call:now{}<tool_call|>",
+     "<|tool_call>call: <tool_call|>"},
+};
+
+static void test_parameters(void **state) {
+  (void)state;
+  for (size_t i = 0; i < sizeof by_parameters / sizeof *by_parameters; i++) {
+    const char *text = by_parameters[i].text;
+    accel_tools *tools = open_tools(by_parameters[i].family, accel_tools_params_default());
+    check_parse(tools, text,
+                "C0(weather)A0({\"city\": \"New\\nYork \", \"days\": 3})C1(now)A1({})");
+    assert_int_equal(allows(accel_tools_grammar(tools), text), 1);
+    check_parse(tools, plain, "T0(Sunny, and {\"a\": 1} < 2.)");
+    assert_int_equal(allows(accel_tools_grammar(tools), plain), 1);
+    accel_tools_close(&tools);
+    is_known_by(by_parameters[i].marks, by_parameters[i].family);
+  }
   accel_tools *tools = open_tools("qwen3_coder", accel_tools_params_default());
-  check_parse(tools, qwen, want);
-  assert_int_equal(allows(accel_tools_grammar(tools), qwen), 1);
-  check_parse(tools, "<tool_call>\n<function=now>\n</function>\n</tool_call>\n", "C0(now)A0({})");
   assert_int_equal(allows(accel_tools_grammar(tools),
                           "<tool_call>\n<function=weather>\n</function>\n</tool_call>"),
                    0);
   accel_tools_close(&tools);
-  tools = open_tools("glm4_moe", accel_tools_params_default());
-  check_parse(tools, glm, want);
-  assert_int_equal(allows(accel_tools_grammar(tools), glm), 1);
+  /* every description is among those that were tried */
+  assert_int_equal(accel_tool_families()->n, sizeof examples / sizeof *examples +
+                                                 sizeof by_parameters / sizeof *by_parameters);
+}
+
+/* Values in a language's own syntax become JSON's. */
+static void test_literals(void **state) {
+  static const struct {
+    const char *quote, *text, *want; /* want NULL: no value */
+  } cases[] = {
+      {"'", "'it\\'s \\\"so\\\"\\n'", "\"it's \\\"so\\\"\\n\""},
+      {"'", "\"a\\u00e9\\n'\"", "\"a\\u00e9\\n'\""},
+      {"'", "[1, -2.5e3 , True,None,]", "[1, -2.5e3, true, null]"},
+      {"'", "{'a': ('b', {\"c\": []}), 'd': False}", "{\"a\": [\"b\", {\"c\": []}], \"d\": false}"},
+      {"<|\"|>", "{a:<|\"|>x, \"y\"<|\"|>,b:[true,{c:1}]}",
+       "{\"a\": \"x, \\\"y\\\"\", \"b\": [true, {\"c\": 1}]}"},
+      {"'", "word", NULL},
+      {"'", "[1 2]", NULL},
+      {"'", "'open", NULL},
+      {"'", "{1}", NULL},
+      {"'", "", NULL},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    accel__buffer out = {0};
+    const char *text = cases[i].text;
+    const bool is = accel__literal_json(text, strlen(text), cases[i].quote, &out);
+    assert_int_equal(is, cases[i].want != NULL);
+    if (is) assert_string_equal(out.data, cases[i].want);
+    if (!is) assert_int_equal(out.n, 0);
+    accel__buffer_free(&out);
+  }
+  /* apostrophes in a text take the other quotes, and parameters may be left out */
+  accel_tools *tools = open_tools("lfm2", accel_tools_params_default());
+  static const char call[] = "<|tool_call_start|>[weather(city=\"L'Aquila\")]<|tool_call_end|>";
+  check_parse(tools, call, "C0(weather)A0({\"city\": \"L'Aquila\"})");
+  assert_int_equal(allows(accel_tools_grammar(tools), call), 1);
+  assert_int_equal(allows(accel_tools_grammar(tools), "<|tool_call_start|>[weather(days=3)]"), 0);
+  assert_int_equal(allows(accel_tools_grammar(tools), "<|tool_call_start|>[weather()]"), 0);
+  /* what is no value is text, and what breaks off is told as far as it came */
+  check_parse(tools, "<|tool_call_start|>[weather(city=Oslo)]<|tool_call_end|>",
+              "C0(weather)A0({\"city\": \"Oslo\"})");
+  check_parse(tools, "<|tool_call_start|>[weather(city='Oslo' days=3)]",
+              "C0(weather)A0({\"city\": \"'Oslo' days=3\"})");
   accel_tools_close(&tools);
 }
 
@@ -296,7 +428,10 @@ static void test_no_calls(void **state) {
       {"<tool_call>{\"name\":\"now\"}</tool", "C0(now)A0({})"},
   };
   (void)state;
-  accel_tools *tools = open_tools("mistral", accel_tools_params_default());
+  accel_tools *tools = open_tools("mistral_v11", accel_tools_params_default());
+  check_parse(tools, "[TOOL_CALLS]now[CALL_ID]a1b2c3d4e[ARGS]{}", "C0(now)A0({})");
+  accel_tools_close(&tools);
+  tools = open_tools("mistral", accel_tools_params_default());
   check_parse(tools, "[TOOL_CALLS][{\"name\":\"now\"} ,", "C0(now)A0({})");
   check_parse(tools, "[TOOL_CALLS][{\"name\":\"now\"},{\"name", "C0(now)A0({})T0(,{\"name)");
   accel_tools_close(&tools);
@@ -515,6 +650,7 @@ int main(void) {
       cmocka_unit_test(test_families_are_known_by_their_templates),
       cmocka_unit_test(test_calls_of_templates_are_read),
       cmocka_unit_test(test_parameters),
+      cmocka_unit_test(test_literals),
       cmocka_unit_test(test_no_calls),
       cmocka_unit_test(test_refused),
       cmocka_unit_test(test_structural_tags),
