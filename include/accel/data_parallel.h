@@ -33,10 +33,12 @@ typedef struct accel_replica_stats {
   /** Runs of the model with results; of texts that are generated, groups of prompts, in a queue
    *  steps. */
   uint64_t runs;
-  /** Texts, prompts or tensors in them; a text that is cut into windows counts once a window. */
+  /** Texts, prompts, pictures, sounds, pages or tensors in them; what is cut into windows counts once
+   *  a window. */
   uint64_t items;
-  /** Tokens in them, new ones of generated texts as many as were allowed; numbers of the largest
-   *  input where tensors were given. */
+  /** Tokens in them, new ones of generated texts as many as were allowed; of pictures and sounds one
+   *  each, of windows that are transcribed samples, of pages words; numbers of the largest input where
+   *  tensors were given. */
   uint64_t units;
   /** Runs that failed, or were given up because another device did the same sooner. */
   uint64_t failures;

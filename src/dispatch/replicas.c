@@ -19,7 +19,8 @@ struct accel__replicas {
   struct {
     uint64_t requests, tokens;
   } generated[ACCEL__MAX_REPLICAS];
-  char why[ACCEL__MAX_REPLICAS][ACCEL__MESSAGE_BYTES];
+  char why[ACCEL__MAX_REPLICAS][ACCEL__MESSAGE_BYTES]; /* those that are lost; once, and for good */
+  uint32_t untold; /* of them, those that the log has not, a bit each */
 };
 
 enum {
@@ -139,10 +140,11 @@ accel_replica_stats accel__replica_statistics(accel_endpoint *ep, uint32_t i) {
                              .device = replica->placed_on->info.name,
                              .precision = replica->placed.precision.name,
                              .implementation_type = replica->placed.plugin->implementation_type,
-                             .reason = g ? g->why[i] : ""};
+                             .reason = ""};
   if (!g) return now;
   pthread_mutex_lock(&g->lock);
   add_counts(g, i, &now);
+  if (now.standing < 0) now.reason = g->why[i];
   pthread_mutex_unlock(&g->lock);
   return now;
 }
@@ -252,13 +254,29 @@ static void fail_call(call *c, accel_status status) {
   for (uint32_t i = 0; i < c->group->n; i++) atomic_store(&c->hand[i].give_up, true);
 }
 
+/* This thread's message says why.  tell_lost() says so to the log. */
 static void lose(accel__replicas *g, uint32_t replica) {
-  accel_endpoint *ep = g->ep[replica];
   for (int k = 0; k < ACCEL__WORK_KINDS; k++) accel__schedule_lose(&g->schedule[k], replica);
-  if (!g->why[replica][0])
-    accel__logf(&ep->ctx->log, ACCEL_LOG_WARNING, "%s takes no more work: %s",
-                ep->placed_on->info.name, accel__message());
+  if (g->why[replica][0]) return;
   strncpy(g->why[replica], accel__message(), sizeof g->why[replica] - 1);
+  g->untold |= 1u << replica;
+}
+
+/* Lets the lock go meanwhile: the application's callback may look at the endpoint, and change this
+ * thread's message. */
+static void tell_lost(accel__replicas *g) {
+  const uint32_t untold = g->untold;
+  accel__failure kept;
+  if (!untold) return;
+  g->untold = 0;
+  accel__failure_keep(&kept, ACCEL_ERROR_DEVICE_LOST);
+  pthread_mutex_unlock(&g->lock);
+  for (uint32_t i = 0; i < g->n; i++)
+    if (untold >> i & 1)
+      accel__logf(&g->ep[i]->ctx->log, ACCEL_LOG_WARNING, "%s takes no more work: %s",
+                  g->ep[i]->placed_on->info.name, g->why[i]);
+  pthread_mutex_lock(&g->lock);
+  accel__failure_raise(&kept);
 }
 
 /* Somebody else is to do it; where nobody can, the failure is the call's. */
@@ -352,6 +370,7 @@ static void run_claimed(call *c, hand *h, const atomic_bool *before) {
   accel__thread_cancel_also(before);
   pthread_mutex_lock(&c->group->lock);
   finish(c, h, status);
+  tell_lost(c->group);
 }
 
 /* No replica runs anything, of any call. */
@@ -544,6 +563,7 @@ void accel__replica_lost(accel_endpoint *ep) {
   if (!g) return;
   pthread_mutex_lock(&g->lock);
   lose(g, number);
+  tell_lost(g);
   pthread_mutex_unlock(&g->lock);
 }
 

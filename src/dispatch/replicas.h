@@ -18,6 +18,7 @@ typedef struct accel__replicas accel__replicas;
 typedef enum accel__work_kind {
   ACCEL__WORK_TEXTS,   /* packed pieces of texts; a unit is a token */
   ACCEL__WORK_RUNS,    /* tensors as they are given; a unit is a number of the largest */
+  ACCEL__WORK_ITEMS,   /* pictures, sounds, pages, one at a time; of what unit the task says */
   ACCEL__WORK_PROMPTS, /* texts are generated; a unit is a token, of the prompt or a new one */
   ACCEL__WORK_STEPS,   /* of the generations of a queue; a unit is a request in one */
   ACCEL__WORK_KINDS

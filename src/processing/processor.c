@@ -373,6 +373,7 @@ accel_status accel__run_pieces(accel_endpoint *ep, const accel__piece_run *run) 
                                              .most_items = accel__processor_for(ep)->batch_size,
                                              .run = run_range,
                                              .tell = tell_done,
+                                             .final = &c.final,
                                              .user = &c});
   pthread_mutex_destroy(&c.take);
   free(c.order);

@@ -5,7 +5,7 @@
 
 #include "dispatch/endpoint.h"
 
-accel_status accel__classify_sounds(accel_endpoint *ep, const accel_media *sounds, uint32_t n,
+accel_status accel__classify_sounds(accel_endpoint *ep, const accel_media *media, uint32_t n,
                                     const accel_classify_params *params,
                                     accel_classifications **out);
 

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "dispatch/pack.h"
+#include "processing/item_run.h"
 #include "processing/processor.h"
 #include "processing/scores.h"
 #include "processing/result.h"
@@ -88,15 +89,21 @@ accel_status accel__window_tensors(const accel__speech *s, const accel__window *
 
 /* ---- labels of frames ---- */
 
+/* Labels of the frames of a window that no neighbour has. */
+typedef struct frame_labels {
+  int64_t *ids; /* [n] */
+  int64_t n;
+} frame_labels;
+
 typedef struct ctc_job {
   accel__speech *s;
   accel__ctc ctc;
-  double frame; /* samples of one frame of labels */
-  int64_t *ids; /* [n] labels of the sound so far */
-  int64_t n, capacity;
+  double frame;         /* samples of one frame of labels */
+  frame_labels *window; /* [s->n_windows] */
 } ctc_job;
 
-static accel_status keep_labels(ctc_job *j, const accel__window *w, const accel_tensor *logits) {
+static accel_status keep_labels(const ctc_job *j, const accel__window *w,
+                                const accel_tensor *logits, frame_labels *to) {
   int64_t frames = logits->dim[1], first = 0;
   const int64_t labels = logits->dim[2];
   if (j->s->params->chunk_length > 0) { /* overlaps in frames (rescale_stride) */
@@ -106,27 +113,35 @@ static accel_status keep_labels(ctc_job *j, const accel__window *w, const accel_
     if (end < frames) frames = end;
   }
   if (frames <= first) return ACCEL_OK;
-  if (j->n + frames > j->capacity) {
-    const int64_t capacity = 2 * j->capacity + frames;
-    int64_t *ids = realloc(j->ids, (size_t)capacity * sizeof *ids);
-    if (!ids) return accel__no_memory((size_t)capacity * sizeof *ids);
-    j->ids = ids;
-    j->capacity = capacity;
-  }
+  to->ids = malloc((size_t)(frames - first) * sizeof *to->ids);
+  if (!to->ids) return accel__no_memory((size_t)(frames - first) * sizeof *to->ids);
   for (int64_t f = first; f < frames; f++)
-    j->ids[j->n++] =
+    to->ids[to->n++] =
         (int64_t)accel__argmax((const float *)logits->data + f * labels, (size_t)labels);
   return ACCEL_OK;
 }
 
-static accel_status read_labels(ctc_job *j, uint32_t sound) {
+/* The labels of n windows, one behind the other. */
+static accel_status join_windows(const frame_labels *window, uint32_t n, frame_labels *out) {
+  size_t all = 0;
+  for (uint32_t i = 0; i < n; i++) all += (size_t)window[i].n;
+  *out = (frame_labels){.ids = malloc((all + 1) * sizeof *out->ids)};
+  if (!out->ids) return accel__no_memory(all * sizeof *out->ids);
+  for (uint32_t i = 0; i < n; i++) {
+    if (window[i].n)
+      memcpy(out->ids + out->n, window[i].ids, (size_t)window[i].n * sizeof *out->ids);
+    out->n += window[i].n;
+  }
+  return ACCEL_OK;
+}
+
+static accel_status read_labels(const ctc_job *j, const frame_labels *labels, uint32_t sound) {
   accel__speech *s = j->s;
   const char *stamps = s->params->timestamps;
   const double seconds = j->frame / s->processor.rate;
   accel__ctc_text found;
-  ACCEL_TRY(accel__ctc_decode(&j->ctc, j->ids, j->n, stamps && !strcmp(stamps, "word"), s->arena,
-                              &found));
-  j->n = 0;
+  ACCEL_TRY(accel__ctc_decode(&j->ctc, labels->ids, labels->n, stamps && !strcmp(stamps, "word"),
+                              s->arena, &found));
   s->text[sound] = found.text;
   s->n_chunks[sound] = stamps ? found.n : 0;
   accel_chunk *list = accel__arena_array(s->arena, s->n_chunks[sound], sizeof *list);
@@ -138,22 +153,57 @@ static accel_status read_labels(ctc_job *j, uint32_t sound) {
   return ACCEL_OK;
 }
 
-static accel_status run_windows(ctc_job *j) {
+static accel_status run_window(void *user, accel_endpoint *ep, uint32_t i, void **found) {
   static const char *const names[] = {"logits"};
-  accel__speech *s = j->s;
-  for (uint32_t i = 0; i < s->n_windows; i++) {
-    const accel__window *w = &s->window[i];
-    accel_tensors *in = NULL, *found = NULL;
-    accel_status status = accel__window_tensors(s, w, NULL, &in);
-    if (status == ACCEL_OK) status = accel__run_padded(s->ep, in, names, 1, &found);
-    if (status == ACCEL_OK) status = keep_labels(j, w, &found->item[0]);
-    accel__tensors_free(&in);
-    accel__tensors_free(&found);
+  const accel__speech *s = ((const ctc_job *)user)->s;
+  accel_tensors *in = NULL, *out = NULL;
+  accel_status status = accel__window_tensors(s, &s->window[i], NULL, &in);
+  if (status == ACCEL_OK) status = accel__run_padded(ep, in, names, 1, &out);
+  accel__tensors_free(&in);
+  *found = out;
+  return status;
+}
+
+static accel_status take_window(void *user, uint32_t i, void *found) {
+  const ctc_job *j = user;
+  accel_tensors *out = found;
+  const accel_status status = keep_labels(j, &j->s->window[i], &out->item[0], &j->window[i]);
+  accel__tensors_free(&out);
+  return status;
+}
+
+static uint64_t samples_of(void *user, uint32_t i) {
+  return ((const ctc_job *)user)->s->window[i].n;
+}
+
+static accel_status read_windows(const ctc_job *j) {
+  const accel__speech *s = j->s;
+  for (uint32_t first = 0, end; first < s->n_windows; first = end) {
+    frame_labels labels;
+    for (end = first + 1; end < s->n_windows && s->window[end].sound == s->window[first].sound;)
+      end++;
+    accel_status status = join_windows(j->window + first, end - first, &labels);
+    if (status == ACCEL_OK) status = read_labels(j, &labels, s->window[first].sound);
+    free(labels.ids);
     ACCEL_TRY(status);
-    if (i + 1 == s->n_windows || w[1].sound != w->sound) ACCEL_TRY(read_labels(j, w->sound));
-    accel__report_progress(s->ep->ctx, "transcribing", i + 1, s->n_windows);
   }
   return ACCEL_OK;
+}
+
+static accel_status run_windows(ctc_job *j) {
+  const uint32_t n = j->s->n_windows;
+  j->window = calloc((size_t)n + 1, sizeof *j->window);
+  if (!j->window) return accel__no_memory(n * sizeof *j->window);
+  accel_status status = accel__run_items(j->s->ep, &(accel__item_run){.n = n,
+                                                                      .what = "transcribing",
+                                                                      .cost = samples_of,
+                                                                      .run = run_window,
+                                                                      .take = take_window,
+                                                                      .user = j});
+  if (status == ACCEL_OK) status = read_windows(j);
+  for (uint32_t i = 0; i < n; i++) free(j->window[i].ids);
+  free(j->window);
+  return status;
 }
 
 static accel_status refuse(const accel__speech *s, const char *what) {
@@ -172,7 +222,6 @@ accel_status accel__speech_by_ctc(accel__speech *s) {
   ACCEL_TRY(accel__ctc_load(s->ep->directory, &job.ctc));
   accel_status status = frame_samples(s->ep, &job.frame);
   if (status == ACCEL_OK) status = run_windows(&job);
-  free(job.ids);
   accel__ctc_free(&job.ctc);
   return status;
 }

@@ -76,47 +76,54 @@ static accel_status enlarge(const accel__picture_job *job, const accel_tensor *m
 
 /* ---- pictures ---- */
 
-static accel_status estimate_one(const accel__picture_job *job, const accel_media *image,
-                                 int32_t side[2], const float **out) {
-  static const char *const names[] = {"predicted_depth"};
-  accel_tensors *found = NULL;
-  ACCEL_TRY(accel__picture_run(job, image, names, 1, side, &found));
-  float *to = accel__arena_array(job->arena, (size_t)side[0] * (size_t)side[1], sizeof *to);
-  const accel_status status =
-      to ? enlarge(job, &found->item[0], side, to) : ACCEL_ERROR_OUT_OF_MEMORY;
-  *out = to;
-  accel__tensors_free(&found);
-  return status;
+/* Maps, picture by picture. */
+typedef struct estimating {
+  accel__picture_job job;
+  int32_t *height, *width;
+  const float **depth;
+  float *least, *most;
+} estimating;
+
+static accel_status take_map(void *user, uint32_t i, const int32_t side[2],
+                             const accel_tensors *found) {
+  estimating *e = user;
+  const size_t n = (size_t)side[0] * (size_t)side[1];
+  float *map = accel__arena_array(e->job.arena, n, sizeof *map);
+  if (!map) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(enlarge(&e->job, &found->item[0], side, map));
+  e->depth[i] = map;
+  e->height[i] = side[0];
+  e->width[i] = side[1];
+  e->least[i] = e->most[i] = map[0];
+  for (size_t k = 1; k < n; k++) {
+    e->least[i] = fminf(e->least[i], map[k]);
+    e->most[i] = fmaxf(e->most[i], map[k]);
+  }
+  return ACCEL_OK;
 }
 
 accel_status accel__estimate_depth(accel_endpoint *ep, const accel_media *images, uint32_t n,
                                    accel_depths **out) {
+  static const char *const names[] = {"predicted_depth"};
   accel_depths *result = accel__task_result(sizeof *result);
-  accel__picture_job job = {.ep = ep};
+  estimating e = {.job.ep = ep};
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
-  job.arena = accel__task_arena(result);
-  int32_t *height = accel__arena_array(job.arena, n, sizeof *height),
-          *width = accel__arena_array(job.arena, n, sizeof *width);
-  const float **depth = accel__arena_array(job.arena, n, sizeof *depth);
-  float *least = accel__arena_array(job.arena, n, sizeof *least),
-        *most = accel__arena_array(job.arena, n, sizeof *most);
-  accel_status status = height && width && depth && least && most
-                            ? accel__picture_begin(&job, "depth-estimation")
+  accel__arena *arena = e.job.arena = accel__task_arena(result);
+  e.height = accel__arena_array(arena, n, sizeof *e.height);
+  e.width = accel__arena_array(arena, n, sizeof *e.width);
+  e.depth = accel__arena_array(arena, n, sizeof *e.depth);
+  e.least = accel__arena_array(arena, n, sizeof *e.least);
+  e.most = accel__arena_array(arena, n, sizeof *e.most);
+  accel_status status = e.height && e.width && e.depth && e.least && e.most
+                            ? accel__picture_begin(&e.job, "depth-estimation")
                             : ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
-    int32_t side[2] = {0, 0};
-    status = estimate_one(&job, &images[i], side, &depth[i]);
-    if (status != ACCEL_OK) break;
-    height[i] = side[0];
-    width[i] = side[1];
-    least[i] = most[i] = depth[i][0];
-    for (size_t k = 1; k < (size_t)side[0] * (size_t)side[1]; k++) {
-      least[i] = fminf(least[i], depth[i][k]);
-      most[i] = fmaxf(most[i], depth[i][k]);
-    }
-  }
-  *result = (accel_depths){
-      .n = n, .height = height, .width = width, .depth = depth, .least = least, .most = most};
+  if (status == ACCEL_OK) status = accel__pictures_run(&e.job, images, n, names, 1, take_map, &e);
+  *result = (accel_depths){.n = n,
+                           .height = e.height,
+                           .width = e.width,
+                           .depth = e.depth,
+                           .least = e.least,
+                           .most = e.most};
   *out = accel__task_finish(result, status);
   return status;
 }

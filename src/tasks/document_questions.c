@@ -12,6 +12,7 @@
 #include "core/text.h"
 #include "dispatch/pack.h"
 #include "generate/image_text.h"
+#include "processing/item_run.h"
 #include "processing/media.h"
 #include "processing/processor.h"
 #include "processing/result.h"
@@ -303,22 +304,63 @@ static accel_status hand_out(const reader *r, const accel_document_question *q, 
   return ACCEL_OK;
 }
 
+/* The questions of a call. */
+typedef struct asking {
+  reader reader;
+  const accel_document_question *question;
+  accel__arena *arena; /* of the result */
+  uint32_t *count;
+  const accel_document_answer **answer;
+} asking;
+
+static void free_spans(found *f) {
+  if (f) free(f->best);
+  free(f);
+}
+
+static accel_status run_question(void *user, accel_endpoint *ep, uint32_t i, void **out) {
+  const asking *a = user;
+  const uint32_t top = a->reader.params->top_k;
+  reader here = a->reader;
+  found *f = calloc(1, sizeof *f);
+  here.ep = ep;
+  if (f) f->best = malloc(((size_t)top + 1) * sizeof *f->best);
+  accel_status status = f && f->best ? find_spans(&here, &a->question[i], f)
+                                     : accel__no_memory((size_t)top * sizeof *f->best);
+  if (status == ACCEL_OK)
+    *out = f;
+  else
+    free_spans(f);
+  return status;
+}
+
+static accel_status take_spans(void *user, uint32_t i, void *out) {
+  asking *a = user;
+  found *f = out;
+  const accel_status status =
+      hand_out(&a->reader, &a->question[i], f, a->arena, &a->count[i], &a->answer[i]);
+  free_spans(f);
+  return status;
+}
+
+static uint64_t words_of(void *user, uint32_t i) {
+  return ((const asking *)user)->question[i].n_words;
+}
+
 static accel_status find_answers(accel_endpoint *ep, const accel_document_question *questions,
                                  uint32_t n, const accel_document_params *params,
                                  accel__arena *arena, uint32_t *count,
                                  const accel_document_answer **answer) {
-  reader r = {.ep = ep, .params = params};
-  ACCEL_TRY(open_reader(&r));
-  for (uint32_t i = 0; i < n; i++) ACCEL_TRY(check_words(&r, &questions[i], i));
-  for (uint32_t i = 0; i < n; i++) {
-    found f = {.best = malloc(((size_t)params->top_k + 1) * sizeof *f.best)};
-    if (!f.best) return accel__no_memory((size_t)params->top_k * sizeof *f.best);
-    accel_status status = find_spans(&r, &questions[i], &f);
-    if (status == ACCEL_OK) status = hand_out(&r, &questions[i], &f, arena, &count[i], &answer[i]);
-    free(f.best);
-    ACCEL_TRY(status);
-  }
-  return ACCEL_OK;
+  asking a = {.reader = {.ep = ep, .params = params},
+              .question = questions,
+              .arena = arena,
+              .count = count,
+              .answer = answer};
+  ACCEL_TRY(open_reader(&a.reader));
+  for (uint32_t i = 0; i < n; i++) ACCEL_TRY(check_words(&a.reader, &questions[i], i));
+  return accel__run_items(
+      ep, &(accel__item_run){
+              .n = n, .cost = words_of, .run = run_question, .take = take_spans, .user = &a});
 }
 
 /* ---- Donut ---- */

@@ -1,6 +1,6 @@
 /* pictures.c - transformers' pipelines over pictures: image-classification, object-detection,
- * zero-shot-image-classification. Pictures run one at a time, as those pipelines do it: padding to
- * a common size would change the numbers of some models. */
+ * zero-shot-image-classification. Each picture is a run of its own, as in those pipelines: padding
+ * to a common size would change the numbers of some models. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "tasks/pictures.h"
 #include "dispatch/pack.h"
 #include "generate/image_text.h"
+#include "processing/item_run.h"
 #include "processing/processor.h"
 #include "processing/scores.h"
 #include "processing/result.h"
@@ -19,27 +20,63 @@ static bool takes(const accel__model *model, const char *input) {
   return false;
 }
 
-accel_status accel__picture_run(const accel__picture_job *job, const accel_media *media,
-                                const char *const *names, uint32_t n_names, int32_t side[2],
-                                accel_tensors **out) {
+/* The pictures of a call. */
+typedef struct pictures {
+  const accel__picture_job *job;
+  const accel_media *media;
+  const char *const *names;
+  uint32_t n_names;
+  int32_t (*side)[2]; /* [n] */
+  accel__picture_take *take;
+  void *user;
+} pictures;
+
+static accel_status run_picture(void *user, accel_endpoint *ep, uint32_t i, void **found) {
+  const pictures *p = user;
+  const accel__picture_job *job = p->job;
   accel__image image;
-  accel_tensors *in = NULL;
-  ACCEL_TRY(accel__media_image(media, &image));
-  side[0] = image.height;
-  side[1] = image.width;
-  accel_status status =
-      accel__image_tensors(&job->processor, &image, 1, job->ep->ctx->pool, NULL, &in);
+  accel_tensors *in = NULL, *out = NULL;
+  ACCEL_TRY(accel__media_image(&p->media[i], &image));
+  p->side[i][0] = image.height;
+  p->side[i][1] = image.width;
+  accel_status status = accel__image_tensors(&job->processor, &image, 1, ep->ctx->pool, NULL, &in);
   accel__image_free(&image);
   if (status == ACCEL_OK) {
     accel_tensor item[8];
     uint32_t n = 0;
-    for (uint32_t i = 0; job->texts && i < job->texts->n && n < 8; i++)
-      item[n++] = job->texts->item[i];
-    for (uint32_t i = 0; i < in->n && n < 8; i++)
-      if (takes(job->ep->model, in->item[i].name)) item[n++] = in->item[i];
-    status = accel__run_padded(job->ep, &(accel_tensors){n, item}, names, n_names, out);
+    for (uint32_t k = 0; job->texts && k < job->texts->n && n < 8; k++)
+      item[n++] = job->texts->item[k];
+    for (uint32_t k = 0; k < in->n && n < 8; k++)
+      if (takes(ep->model, in->item[k].name)) item[n++] = in->item[k];
+    status = accel__run_padded(ep, &(accel_tensors){n, item}, p->names, p->n_names, &out);
   }
   accel__tensors_free(&in);
+  *found = out;
+  return status;
+}
+
+static accel_status take_picture(void *user, uint32_t i, void *found) {
+  const pictures *p = user;
+  accel_tensors *out = found;
+  const accel_status status = p->take(p->user, i, p->side[i], out);
+  accel__tensors_free(&out);
+  return status;
+}
+
+accel_status accel__pictures_run(const accel__picture_job *job, const accel_media *media,
+                                 uint32_t n, const char *const *names, uint32_t n_names,
+                                 accel__picture_take *take, void *user) {
+  pictures p = {.job = job,
+                .media = media,
+                .names = names,
+                .n_names = n_names,
+                .side = calloc((size_t)n + 1, sizeof *p.side),
+                .take = take,
+                .user = user};
+  if (!p.side) return accel__no_memory(n * sizeof *p.side);
+  const accel_status status = accel__run_items(
+      job->ep, &(accel__item_run){.n = n, .run = run_picture, .take = take_picture, .user = &p});
+  free(p.side);
   return status;
 }
 
@@ -52,32 +89,50 @@ accel_status accel__picture_begin(accel__picture_job *job, const char *task) {
 
 /* ---- labels ---- */
 
+/* Scores of n_labels labels, picture by picture. */
+typedef struct labelling {
+  accel__picture_job job;
+  const char *const *label;
+  uint32_t n_labels, top_k; /* 0: all */
+  accel__score_function function;
+  uint32_t *count;
+  const accel_label_score **score;
+} labelling;
+
+static accel_status take_scores(void *user, uint32_t i, const int32_t side[2],
+                                const accel_tensors *found) {
+  labelling *to = user;
+  (void)side;
+  to->count[i] = to->top_k;
+  return accel__rank_labels(found->item[0].data, to->label, to->n_labels, to->function,
+                            to->job.arena, &to->score[i], &to->count[i]);
+}
+
+static bool allocate_scores(labelling *to, uint32_t n, void *result) {
+  to->job.arena = accel__task_arena(result);
+  to->count = accel__arena_array(to->job.arena, n, sizeof *to->count);
+  to->score = accel__arena_array(to->job.arena, n, sizeof *to->score);
+  return to->count && to->score;
+}
+
 accel_status accel__classify_images(accel_endpoint *ep, const accel_media *images, uint32_t n,
                                     const accel_classify_params *params,
                                     accel_classifications **out) {
   static const char *const names[] = {"logits"};
   accel_classifications *result = accel__task_result(sizeof *result);
-  accel__picture_job job = {.ep = ep};
-  accel__score_function function = ACCEL__SCORE_NONE;
+  labelling to = {.job.ep = ep,
+                  .label = ep->model->labels,
+                  .n_labels = (uint32_t)ep->model->num_labels,
+                  .top_k = params->top_k};
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
-  job.arena = accel__task_arena(result);
-  uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
-  const accel_label_score **score = accel__arena_array(job.arena, n, sizeof *score);
-  accel_status status = count && score ? accel__picture_begin(&job, "image-classification")
-                                       : ACCEL_ERROR_OUT_OF_MEMORY;
-  if (status == ACCEL_OK) status = accel__choose_function(ep->model, params->function, &function);
-  for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
-    accel_tensors *found = NULL;
-    int32_t side[2];
-    count[i] = params->top_k;
-    status = accel__picture_run(&job, &images[i], names, 1, side, &found);
-    if (status == ACCEL_OK)
-      status = accel__rank_labels(found->item[0].data, ep->model->labels,
-                                  (uint32_t)ep->model->num_labels, function, job.arena, &score[i],
-                                  &count[i]);
-    accel__tensors_free(&found);
-  }
-  *result = (accel_classifications){.n = n, .count = count, .score = score};
+  accel_status status = allocate_scores(&to, n, result)
+                            ? accel__picture_begin(&to.job, "image-classification")
+                            : ACCEL_ERROR_OUT_OF_MEMORY;
+  if (status == ACCEL_OK)
+    status = accel__choose_function(ep->model, params->function, &to.function);
+  if (status == ACCEL_OK)
+    status = accel__pictures_run(&to.job, images, n, names, 1, take_scores, &to);
+  *result = (accel_classifications){.n = n, .count = to.count, .score = to.score};
   *out = accel__task_finish(result, status);
   return status;
 }
@@ -122,38 +177,30 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
   static const char *const names[] = {"logits_per_image"};
   const bool siglip = strstr(ep->model->model_type, "siglip") != NULL;
   accel_classifications *result = accel__task_result(sizeof *result);
-  accel__picture_job job = {.ep = ep};
+  labelling to = {.job.ep = ep,
+                  .label = labels,
+                  .n_labels = n_labels,
+                  .function = siglip ? ACCEL__SCORE_SIGMOID : ACCEL__SCORE_SOFTMAX};
   accel_tensors *texts = NULL;
   accel__encoding *enc = calloc((size_t)n_labels + 1, sizeof *enc);
   accel_status status = ACCEL_OK;
   if (!result || !enc) ACCEL_GOTO(accel__no_memory(n_labels * sizeof *enc));
-  job.arena = accel__task_arena(result);
-  uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
-  const accel_label_score **score = accel__arena_array(job.arena, n, sizeof *score);
-  const char **text = accel__arena_array(job.arena, n_labels, sizeof *text);
-  if (!count || !score || !text) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+  if (!allocate_scores(&to, n, result)) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
+  const char **text = accel__arena_array(to.job.arena, n_labels, sizeof *text);
+  if (!text) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   ACCEL_GOTO(accel__processor_check(ep, "zero-shot-image-classification"));
-  ACCEL_GOTO(accel__picture_begin(&job, "zero-shot-image-classification"));
+  ACCEL_GOTO(accel__picture_begin(&to.job, "zero-shot-image-classification"));
   for (uint32_t i = 0; i < n_labels; i++)
-    if (!(text[i] = sentence(job.arena, hypothesis, labels[i])))
+    if (!(text[i] = sentence(to.job.arena, hypothesis, labels[i])))
       ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   accel__encode_options how = {.add_special_tokens = true,
                                .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
                                .max_length = siglip ? 64 : accel__processor_for(ep)->max_length};
   ACCEL_GOTO(accel__encode_texts(ep, text, NULL, n_labels, &how, enc));
   ACCEL_GOTO(label_tensors(ep, enc, n_labels, siglip, &texts));
-  job.texts = texts;
-  for (uint32_t i = 0; i < n; i++) {
-    accel_tensors *found = NULL;
-    int32_t side[2];
-    ACCEL_GOTO(accel__picture_run(&job, &images[i], names, 1, side, &found));
-    status = accel__rank_labels(found->item[0].data, labels, n_labels,
-                                siglip ? ACCEL__SCORE_SIGMOID : ACCEL__SCORE_SOFTMAX, job.arena,
-                                &score[i], &count[i]);
-    accel__tensors_free(&found);
-    if (status != ACCEL_OK) goto done;
-  }
-  *result = (accel_classifications){.n = n, .count = count, .score = score};
+  to.job.texts = texts;
+  ACCEL_GOTO(accel__pictures_run(&to.job, images, n, names, 1, take_scores, &to));
+  *result = (accel_classifications){.n = n, .count = to.count, .score = to.score};
 done:
   accel__tensors_free(&texts);
   accel__encodings_free(enc, n_labels);
@@ -292,35 +339,44 @@ done:
   return status;
 }
 
+/* Objects, picture by picture. */
+typedef struct detecting {
+  accel__picture_job job;
+  double threshold;
+  uint32_t *count;
+  const accel_detection **object;
+  int32_t *height, *width;
+} detecting;
+
+static accel_status take_detections(void *user, uint32_t i, const int32_t side[2],
+                                    const accel_tensors *found) {
+  detecting *to = user;
+  const bool alone = strncmp(to->job.ep->model->model_type, "rt_detr", 7) == 0;
+  to->height[i] = side[0];
+  to->width[i] = side[1];
+  return (alone ? take_scored : take_objects)(&to->job, found, side, to->threshold, &to->object[i],
+                                              &to->count[i]);
+}
+
 accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images, uint32_t n,
                                    const accel_detect_params *params, accel_detections **out) {
   static const char *const names[] = {"logits", "pred_boxes"};
-  const bool alone = strncmp(ep->model->model_type, "rt_detr", 7) == 0;
   if (accel__names_regions(ep)) return told_objects(ep, images, n, out);
   accel_detections *result = accel__task_result(sizeof *result);
-  accel__picture_job job = {.ep = ep};
+  detecting to = {.job.ep = ep, .threshold = params->threshold};
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
-  job.arena = accel__task_arena(result);
-  uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
-  const accel_detection **object = accel__arena_array(job.arena, n, sizeof *object);
-  int32_t *height = accel__arena_array(job.arena, n, sizeof *height),
-          *width = accel__arena_array(job.arena, n, sizeof *width);
-  accel_status status = count && object && height && width
-                            ? accel__picture_begin(&job, "object-detection")
+  accel__arena *arena = to.job.arena = accel__task_arena(result);
+  to.count = accel__arena_array(arena, n, sizeof *to.count);
+  to.object = accel__arena_array(arena, n, sizeof *to.object);
+  to.height = accel__arena_array(arena, n, sizeof *to.height);
+  to.width = accel__arena_array(arena, n, sizeof *to.width);
+  accel_status status = to.count && to.object && to.height && to.width
+                            ? accel__picture_begin(&to.job, "object-detection")
                             : ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
-    accel_tensors *found = NULL;
-    int32_t side[2] = {0, 0};
-    status = accel__picture_run(&job, &images[i], names, 2, side, &found);
-    height[i] = side[0];
-    width[i] = side[1];
-    if (status == ACCEL_OK)
-      status = (alone ? take_scored : take_objects)(&job, found, side, params->threshold,
-                                                    &object[i], &count[i]);
-    accel__tensors_free(&found);
-  }
+  if (status == ACCEL_OK)
+    status = accel__pictures_run(&to.job, images, n, names, 2, take_detections, &to);
   *result = (accel_detections){
-      .n = n, .count = count, .object = object, .height = height, .width = width};
+      .n = n, .count = to.count, .object = to.object, .height = to.height, .width = to.width};
   *out = accel__task_finish(result, status);
   return status;
 }

@@ -14,10 +14,14 @@ typedef struct accel__picture_job {
 /* Reads the processor of job->ep's directory; ACCEL_ERROR_UNSUPPORTED when its head does not serve
  * `task`. */
 accel_status accel__picture_begin(accel__picture_job *job, const char *task);
-/* Reads a picture and runs it: the wanted outputs, and its sides (height, width). */
-accel_status accel__picture_run(const accel__picture_job *job, const accel_media *media,
-                                const char *const *names, uint32_t n_names, int32_t side[2],
-                                accel_tensors **out);
+/* What a task keeps of picture i: `found` has the wanted outputs, in the order of their names; side
+ * is its height and width.  One picture at a time, in any order. */
+typedef accel_status accel__picture_take(void *user, uint32_t i, const int32_t side[2],
+                                         const accel_tensors *found);
+/* Reads the pictures and runs each for the named outputs, on all replicas of job->ep. */
+accel_status accel__pictures_run(const accel__picture_job *job, const accel_media *media,
+                                 uint32_t n, const char *const *names, uint32_t n_names,
+                                 accel__picture_take *take, void *user);
 
 /* Behind the public functions of the same names (the public headers say what they do); arguments
  * are already checked. */

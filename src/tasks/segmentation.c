@@ -136,55 +136,61 @@ static accel_status choose_subtask(const accel_endpoint *ep, accel_segment_param
   return ACCEL_OK;
 }
 
-static accel_status segment_one(const accel__picture_job *job, const accel_media *image,
-                                const accel_segment_params *how, bool queries, int32_t side[2],
-                                accel__segmented *to) {
-  static const char *const names[] = {"logits", "pred_masks"};
-  accel_tensors *found = NULL;
-  accel_status status = accel__picture_run(job, image, names, queries ? 2 : 1, side, &found);
-  if (status != ACCEL_OK) return status;
+/* Segments, picture by picture. */
+typedef struct segmenting {
+  accel__picture_job job;
+  accel_segment_params how;
+  bool queries;
+  uint32_t *count;
+  const accel_segment **segment;
+  const int32_t **map;
+  int32_t *height, *width;
+} segmenting;
+
+static accel_status take_picture(void *user, uint32_t i, const int32_t side[2],
+                                 const accel_tensors *found) {
+  segmenting *s = user;
+  const accel__picture_job *job = &s->job;
   const accel_tensor *logits = &found->item[0];
   const accel__score_maps classes = {logits->data, NULL, logits->dim[1], logits->dim[2],
                                      logits->dim[3]};
-  to->map = accel__arena_array(job->arena, (size_t)side[0] * (size_t)side[1], sizeof *to->map);
-  if (!to->map)
-    status = ACCEL_ERROR_OUT_OF_MEMORY;
-  else
-    status = queries ? accel__segment_queries(job, found, side, how, to)
-                     : accel__segment_classes(job, &classes, side, to);
-  accel__tensors_free(&found);
-  return status;
+  accel__segmented to = {0};
+  to.map = accel__arena_array(job->arena, (size_t)side[0] * (size_t)side[1], sizeof *to.map);
+  if (!to.map) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(s->queries ? accel__segment_queries(job, found, side, &s->how, &to)
+                       : accel__segment_classes(job, &classes, side, &to));
+  s->segment[i] = to.segment;
+  s->count[i] = to.count;
+  s->map[i] = to.map;
+  s->height[i] = side[0];
+  s->width[i] = side[1];
+  return ACCEL_OK;
 }
 
 accel_status accel__segment(accel_endpoint *ep, const accel_media *images, uint32_t n,
                             const accel_segment_params *params, accel_segmentations **out) {
+  static const char *const names[] = {"logits", "pred_masks"};
   accel_segmentations *result = accel__task_result(sizeof *result);
-  accel__picture_job job = {.ep = ep};
-  accel_segment_params how = *params;
+  segmenting s = {.job.ep = ep, .how = *params, .queries = has_queries(ep)};
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
-  job.arena = accel__task_arena(result);
-  uint32_t *count = accel__arena_array(job.arena, n, sizeof *count);
-  const accel_segment **segment = accel__arena_array(job.arena, n, sizeof *segment);
-  const int32_t **map = accel__arena_array(job.arena, n, sizeof *map);
-  int32_t *height = accel__arena_array(job.arena, n, sizeof *height),
-          *width = accel__arena_array(job.arena, n, sizeof *width);
-  accel_status status = count && segment && map && height && width
-                            ? accel__picture_begin(&job, "image-segmentation")
+  accel__arena *arena = s.job.arena = accel__task_arena(result);
+  s.count = accel__arena_array(arena, n, sizeof *s.count);
+  s.segment = accel__arena_array(arena, n, sizeof *s.segment);
+  s.map = accel__arena_array(arena, n, sizeof *s.map);
+  s.height = accel__arena_array(arena, n, sizeof *s.height);
+  s.width = accel__arena_array(arena, n, sizeof *s.width);
+  accel_status status = s.count && s.segment && s.map && s.height && s.width
+                            ? accel__picture_begin(&s.job, "image-segmentation")
                             : ACCEL_ERROR_OUT_OF_MEMORY;
-  const bool queries = has_queries(ep);
-  if (status == ACCEL_OK) status = choose_subtask(ep, &how, queries);
-  for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
-    int32_t side[2] = {0, 0};
-    accel__segmented one = {0};
-    status = segment_one(&job, &images[i], &how, queries, side, &one);
-    segment[i] = one.segment;
-    count[i] = one.count;
-    map[i] = one.map;
-    height[i] = side[0];
-    width[i] = side[1];
-  }
-  *result = (accel_segmentations){
-      .n = n, .count = count, .segment = segment, .height = height, .width = width, .map = map};
+  if (status == ACCEL_OK) status = choose_subtask(ep, &s.how, s.queries);
+  if (status == ACCEL_OK)
+    status = accel__pictures_run(&s.job, images, n, names, s.queries ? 2 : 1, take_picture, &s);
+  *result = (accel_segmentations){.n = n,
+                                  .count = s.count,
+                                  .segment = s.segment,
+                                  .height = s.height,
+                                  .width = s.width,
+                                  .map = s.map};
   *out = accel__task_finish(result, status);
   return status;
 }

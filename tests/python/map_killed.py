@@ -1,6 +1,7 @@
 """accel map over many short texts, killed again and again with SIGKILL: the results must be, byte for byte, those of a job that nobody stopped.
 
-  map_killed.py [--model M] [--rows N] [--kills K] [--device D] [--precision P] [--shard-rows S] [--threads T] [--work DIRECTORY]
+  map_killed.py [--model M] [--rows N] [--kills K] [--device D] [--precision P] [--shard-rows S] [--threads T] [--words W]
+                [--work DIRECTORY]
 
 Prints the rows a second of the whole job, and what the kills cost.  The kills come at shards that a fixed seed draws.  Exit 77: the model is not on this
 machine.
@@ -24,11 +25,11 @@ WORDS = ("the a of model device data parallel fast slow queue server request tok
          "paper ship train road house tree stone water fire earth wind").split()
 
 
-def write_texts(path, rows):
+def write_texts(path, rows, words):
     draw = random.Random(29)
     with open(path, "w", encoding="utf-8") as f:
         for i in range(rows):
-            f.write(" ".join(draw.choices(WORDS, k=draw.randint(2, 12))) + f" {i}\n")
+            f.write(" ".join(draw.choices(WORDS, k=draw.randint(min(2, words), words))) + f" {i}\n")
 
 
 def digests(directory):
@@ -75,6 +76,7 @@ def main():
     parser.add_argument("--precision", default="fp32")
     parser.add_argument("--shard-rows", type=int, default=2048)
     parser.add_argument("--threads", type=int, default=0)
+    parser.add_argument("--words", type=int, default=12, help="of a text at most, beside its number")
     parser.add_argument("--work", help="a directory for the files, which is kept; default: a temporary one")
     options = parser.parse_args()
     if options.kills >= -(-options.rows // options.shard_rows):
@@ -88,7 +90,7 @@ def main():
     try:
         for directory in (whole, torn):
             shutil.rmtree(directory, ignore_errors=True)
-        write_texts(texts, options.rows)
+        write_texts(texts, options.rows, options.words)
         begin = time.monotonic()
         subprocess.run(command(options, texts, whole), env=ENVIRONMENT, check=True)
         seconds = time.monotonic() - begin

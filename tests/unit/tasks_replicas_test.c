@@ -6,6 +6,8 @@
 
 #include "core/config.h"
 #include "dispatch/replicas.h"
+#include "processing/item_run.h"
+#include "processing/processor.h"
 #include "tasks/open.h"
 #include "test_endpoint.h"
 
@@ -121,6 +123,60 @@ static void a_text_may_fail(void **state) {
   assert_ok(accel_embed(all, texts(), TEXTS, &found));
   accel_embeddings_free(&found);
   accel_destroy(&ctx); /* which closes them in their order */
+}
+
+/* What is handed over comes once, also where that fails as devices do. */
+enum { BAD = 3, HANDED = 8 };
+
+typedef struct handed {
+  uint32_t times[HANDED];
+} handed;
+
+static accel_status take_one(handed *h, uint32_t i) {
+  h->times[i]++;
+  return i == BAD ? accel__fail(ACCEL_ERROR_OUT_OF_MEMORY, "no room for it") : ACCEL_OK;
+}
+
+static accel_status take_piece(void *user, const accel__piece_result *one) {
+  return take_one(user, one->index);
+}
+
+static accel_status run_nothing(void *user, accel_endpoint *ep, uint32_t i, void **found) {
+  (void)user, (void)ep, (void)i;
+  *found = NULL;
+  return ACCEL_OK;
+}
+
+static accel_status take_item(void *user, uint32_t i, void *found) {
+  assert_null(found);
+  return take_one(user, i);
+}
+
+static void a_failed_hand_over_ends_it(void **state) {
+  (void)state;
+  static const int32_t ids[] = {2, 5, 3};
+  accel *ctx = test_context();
+  accel_endpoint *all = open_replicas(ctx, EMBEDDER);
+  accel__piece piece[HANDED];
+  handed pieces = {0}, items = {0};
+  for (int i = 0; i < HANDED; i++) piece[i] = (accel__piece){.ids = ids, .n = 3};
+  accel__piece_run run = {.entry = "forward",
+                          .n_outputs = 1,
+                          .pieces = {.n = HANDED, .piece = piece},
+                          .take = take_piece,
+                          .user = &pieces};
+  assert_int_equal(accel__run_pieces(all, &run), ACCEL_ERROR_OUT_OF_MEMORY);
+  assert_int_equal(
+      accel__run_items(
+          all,
+          &(accel__item_run){.n = HANDED, .run = run_nothing, .take = take_item, .user = &items}),
+      ACCEL_ERROR_OUT_OF_MEMORY);
+  for (int i = 0; i < HANDED; i++) assert_true(pieces.times[i] <= 1 && items.times[i] <= 1);
+  assert_int_equal(pieces.times[BAD], 1);
+  assert_int_equal(items.times[BAD], 1);
+  assert_int_equal(count_standing(all, 1), REPLICAS);
+  accel_cleanup(&all);
+  accel_destroy(&ctx);
 }
 
 typedef struct caller {
@@ -256,6 +312,236 @@ static void queued_texts(void **state) {
   accel_destroy(&ctx);
 }
 
+/* ---- pictures, sounds, pages ---- */
+
+enum { ITEMS = 7 };
+
+/* Files of tests/fixtures, read from there. */
+static const accel_media *files(const char *const name[ITEMS], const char *directory) {
+  static char path[ITEMS][256];
+  static accel_media list[ITEMS];
+  for (int i = 0; i < ITEMS; i++) {
+    snprintf(path[i], sizeof path[i], ACCEL_FIXTURES "/%s/%s", directory, name[i]);
+    list[i] = (accel_media){.name = path[i]};
+  }
+  return list;
+}
+
+static const accel_media *pictures(void) {
+  static const char *const name[ITEMS] = {"rgb.png",       "colour_420.jpg", "grey.png",
+                                          "turned_1.jpg",  "turned_6.jpg",   "palette.png",
+                                          "colour_444.jpg"};
+  return files(name, "image/pictures");
+}
+
+static const accel_media *sounds(void) {
+  static const char *const name[ITEMS] = {"s16.wav", "f32.wav",  "stereo_s16.wav", "u8.wav",
+                                          "s24.wav", "rf64.wav", "f64.wav"};
+  return files(name, "audio/sounds");
+}
+
+/* All that a call finds, number by number. */
+static void write_labels(FILE *f, accel_classifications *found) {
+  for (uint32_t i = 0; i < found->n; i++)
+    for (uint32_t k = 0; k < found->count[i]; k++)
+      fprintf(f, "%u %s %a\n", i, found->score[i][k].label, found->score[i][k].score);
+  accel_classifications_free(&found);
+}
+
+static void write_picture_labels(accel_endpoint *ep, FILE *f) {
+  accel_classifications *found;
+  assert_ok(accel_classify_images(ep, pictures(), ITEMS, NULL, &found));
+  write_labels(f, found);
+}
+
+static void write_made_up_labels(accel_endpoint *ep, FILE *f) {
+  static const char *const labels[] = {"a cat", "the old dog"};
+  accel_classifications *found;
+  assert_ok(accel_zero_shot_image(ep, pictures(), ITEMS, labels, 2, NULL, &found));
+  write_labels(f, found);
+}
+
+static void write_sound_labels(accel_endpoint *ep, FILE *f) {
+  accel_classifications *found;
+  assert_ok(accel_classify_sounds(ep, sounds(), ITEMS, NULL, &found));
+  write_labels(f, found);
+}
+
+static void write_objects(accel_endpoint *ep, FILE *f) {
+  accel_detect_params how = accel_detect_params_default();
+  accel_detections *found;
+  how.threshold = 0.01;
+  assert_ok(accel_detect_objects(ep, pictures(), ITEMS, &how, &found));
+  for (uint32_t i = 0; i < found->n; i++)
+    for (uint32_t k = 0; k < found->count[i]; k++)
+      fprintf(f, "%u %d %d %s %a %a %a\n", i, found->height[i], found->width[i],
+              found->object[i][k].label, found->object[i][k].score,
+              (double)found->object[i][k].xmin, (double)found->object[i][k].ymax);
+  accel_detections_free(&found);
+}
+
+static void write_segments(accel_endpoint *ep, FILE *f) {
+  accel_segmentations *found;
+  assert_ok(accel_segment_images(ep, pictures(), ITEMS, NULL, &found));
+  for (uint32_t i = 0; i < found->n; i++) {
+    fprintf(f, "%u %u segments\n", i, found->count[i]);
+    for (int64_t k = 0; k < (int64_t)found->height[i] * found->width[i]; k += 37)
+      fprintf(f, "%d ", found->map[i][k]);
+  }
+  accel_segmentations_free(&found);
+}
+
+static void write_depths(accel_endpoint *ep, FILE *f) {
+  accel_depths *found;
+  assert_ok(accel_estimate_depth(ep, pictures(), ITEMS, &found));
+  for (uint32_t i = 0; i < found->n; i++)
+    fprintf(f, "%u %d %d %a %a %a\n", i, found->height[i], found->width[i], (double)found->least[i],
+            (double)found->most[i], (double)found->depth[i][found->width[i] / 2]);
+  accel_depths_free(&found);
+}
+
+/* A sound in windows, which come back in any order. */
+static void write_transcripts(accel_endpoint *ep, FILE *f) {
+  static const accel_media list[] = {{.name = ACCEL_FIXTURES "/speech/long.wav"},
+                                     {.name = ACCEL_FIXTURES "/speech/short.wav"}};
+  accel_transcribe_params how = accel_transcribe_params_default();
+  accel_transcripts *found;
+  how.chunk_length = 1;
+  how.timestamps = "word";
+  assert_ok(accel_transcribe(ep, list, 2, &how, &found));
+  for (uint32_t i = 0; i < found->n; i++) {
+    fprintf(f, "%u %s\n", i, found->text[i]);
+    for (uint32_t k = 0; k < found->count[i]; k++)
+      fprintf(f, "%s %a %a\n", found->chunk[i][k].text, found->chunk[i][k].start,
+              found->chunk[i][k].end);
+  }
+  accel_transcripts_free(&found);
+}
+
+static void write_answers(accel_endpoint *ep, FILE *f) {
+  static const char *const words[] = {"Total:", "31.50", "paid", "on", "3", "May"};
+  static const int32_t boxes[6][4] = {{20, 40, 76, 75},     {110, 40, 134, 75},
+                                      {200, 40, 232, 75},   {20, 100, 76, 135},
+                                      {110, 100, 134, 135}, {200, 100, 232, 135}};
+  accel_document_question asked[ITEMS];
+  accel_document_answers *found;
+  for (uint32_t i = 0; i < ITEMS; i++)
+    asked[i] = (accel_document_question){.question = i % 2 ? "When was it paid?" : "What is it?",
+                                         .image = &pictures()[i],
+                                         .words = words,
+                                         .boxes = boxes[0],
+                                         .n_words = 3 + i % 4};
+  assert_ok(accel_answer_documents(ep, asked, ITEMS, NULL, &found));
+  for (uint32_t i = 0; i < found->n; i++)
+    for (uint32_t k = 0; k < found->count[i]; k++)
+      fprintf(f, "%u %s %a\n", i, found->answer[i][k].answer, found->answer[i][k].score);
+  accel_document_answers_free(&found);
+}
+
+static char *written(accel_endpoint *ep, void (*write)(accel_endpoint *ep, FILE *f)) {
+  char *text = NULL;
+  size_t n = 0;
+  FILE *f = open_memstream(&text, &n);
+  assert_non_null(f);
+  write(ep, f);
+  fclose(f);
+  assert_true(n > 0);
+  return text;
+}
+
+static void items_are_shared(void **state) {
+  (void)state;
+  static const struct {
+    const char *model;
+    void (*write)(accel_endpoint *ep, FILE *f);
+  } task[] = {{"media/vit", write_picture_labels},    {"media/clip", write_made_up_labels},
+              {"media/detr", write_objects},          {"media/rt_detr", write_objects},
+              {"seeing/segformer", write_segments},   {"seeing/depth_anything", write_depths},
+              {"media/ast", write_sound_labels},      {"media/wav2vec2", write_transcripts},
+              {"seeing/layoutlmv3_qa", write_answers}};
+  accel *ctx = test_context();
+  for (size_t t = 0; t < sizeof task / sizeof *task; t++) {
+    char path[256];
+    snprintf(path, sizeof path, ACCEL_FIXTURES "/%s", task[t].model);
+    accel_endpoint *one = open_on(ctx, path, "cpu"), *all = open_replicas(ctx, path);
+    char *want = written(one, task[t].write), *found = written(all, task[t].write);
+    uint64_t items = 0;
+    assert_string_equal(found, want);
+    free(found);
+    for (uint32_t i = 0; i < REPLICAS; i++) {
+      const accel_replica_stats s = stats_of(all, i);
+      assert_true(s.runs + s.failures > 0);
+      items += s.items;
+    }
+    if (task[t].write != write_transcripts) assert_int_equal(items, ITEMS);
+    accel__fault_arm("device_lost:2");
+    found = written(all, task[t].write);
+    accel__fault_arm(NULL);
+    assert_string_equal(found, want);
+    assert_int_equal(count_standing(all, -1), 1);
+    free(found);
+    free(want);
+    accel_cleanup(&all);
+    accel_cleanup(&one);
+  }
+  accel_destroy(&ctx);
+}
+
+/* The file that is damaged is named, and no device is blamed. */
+static void a_picture_may_fail(void **state) {
+  (void)state;
+  accel *ctx = test_context();
+  accel_endpoint *all = open_replicas(ctx, ACCEL_FIXTURES "/media/vit");
+  accel_media list[ITEMS];
+  accel_classifications *found;
+  memcpy(list, pictures(), sizeof list);
+  list[4] = (accel_media){.name = "no_picture", .data = "GIF89a", .n = 6};
+  assert_int_not_equal(accel_classify_images(all, list, ITEMS, NULL, &found), ACCEL_OK);
+  assert_null(found);
+  assert_non_null(strstr(accel_last_error(), "no_picture"));
+  assert_int_equal(count_standing(all, 1), REPLICAS);
+  accel_cleanup(&all);
+  accel_destroy(&ctx);
+}
+
+/* ---- the log ---- */
+
+typedef struct listener {
+  accel_endpoint *ep;
+  uint32_t lost;
+} listener;
+
+/* What the log says of a lost device may be looked up at once. */
+static void look_up(void *user, accel_log_level level, const char *message) {
+  listener *l = user;
+  (void)level;
+  if (!l->ep || !strstr(message, "takes no more work")) return;
+  for (uint32_t i = 0; i < REPLICAS; i++) l->lost += stats_of(l->ep, i).standing == -1;
+}
+
+static void a_log_may_look(void **state) {
+  (void)state;
+  listener l = {0};
+  accel_params params = test_params();
+  accel_embeddings *found;
+  accel *ctx;
+  params.log = look_up;
+  params.log_user = &l;
+  assert_ok(accel_create(&params, &ctx));
+  accel_endpoint *all = open_replicas(ctx, EMBEDDER);
+  l.ep = all;
+  accel__fault_arm("device_lost:2");
+  assert_ok(accel_embed(all, texts(), TEXTS, &found));
+  accel__fault_arm(NULL);
+  assert_int_equal(l.lost, 1);
+  assert_true(strlen(stats_of(all, 0).reason) + strlen(stats_of(all, 1).reason) +
+                  strlen(stats_of(all, 2).reason) >
+              0);
+  accel_embeddings_free(&found);
+  accel_cleanup(&all);
+  accel_destroy(&ctx);
+}
+
 /* ---- by name ---- */
 
 static void named_devices(void **state) {
@@ -328,10 +614,17 @@ static void refusals(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {
-      cmocka_unit_test(texts_are_shared), cmocka_unit_test(a_text_may_fail),
-      cmocka_unit_test(callers_at_once),  cmocka_unit_test(prompts_are_shared),
-      cmocka_unit_test(queued_prompts),   cmocka_unit_test(queued_texts),
-      cmocka_unit_test(named_devices),    cmocka_unit_test(refusals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(texts_are_shared),
+                                     cmocka_unit_test(a_text_may_fail),
+                                     cmocka_unit_test(callers_at_once),
+                                     cmocka_unit_test(prompts_are_shared),
+                                     cmocka_unit_test(queued_prompts),
+                                     cmocka_unit_test(queued_texts),
+                                     cmocka_unit_test(items_are_shared),
+                                     cmocka_unit_test(a_picture_may_fail),
+                                     cmocka_unit_test(a_log_may_look),
+                                     cmocka_unit_test(named_devices),
+                                     cmocka_unit_test(a_failed_hand_over_ends_it),
+                                     cmocka_unit_test(refusals)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
