@@ -171,8 +171,8 @@ static void walk_bucket(accel__matcher *m, const plain_run *run, uint32_t bucket
   const accel__automaton *a = &m->grammar->automaton;
   const accel__token_trie *t = m->trie;
   for (uint32_t i = t->of_kind_at[bucket]; i < t->of_kind_at[bucket + 1]; i++) {
-    const uint32_t node = t->of_kind[i], chars = t->chars[node];
-    if ((t->before[node] & run->except) || chars > run->n) continue;
+    const uint32_t node = t->of_kind[i], chars = t->chars[i];
+    if ((t->before[i] & run->except) || chars > run->n) continue;
     const uint32_t state = m->walk.at[0].state = run->state[chars];
     if (accel__automaton_step(a, state, t->byte[node]) != ACCEL__NO_STATE)
       walk(m, node, t->end[node], t->depth[node] - 1u, bits);

@@ -77,31 +77,57 @@ static void add_nodes(accel__token_trie *t, const item *items, uint32_t from, ui
 
 static bool begins_character(uint8_t b) { return (b & 0xC0) != 0x80; }
 
-static void add_before(accel__token_trie *t) {
-  uint64_t kinds[4 * ACCEL__PLAIN_CHARS + 1] = {0}; /* of the path up to a depth */
-  uint8_t chars[4 * ACCEL__PLAIN_CHARS + 1] = {0};
+/* What comes before each node of plain tokens: kinds and number of characters. */
+typedef struct preceding {
+  uint64_t kinds;
+  uint8_t chars;
+} preceding;
+
+static void find_before(const accel__token_trie *t, preceding *before) {
+  preceding path[4 * ACCEL__PLAIN_CHARS + 1] = {{0, 0}}; /* with the byte of a depth */
   for (uint32_t i = 0; i < t->plain_end; i++) {
     const uint32_t depth = t->depth[i];
-    t->before[i] = kinds[depth - 1];
-    t->chars[i] = chars[depth - 1];
-    kinds[depth] = kinds[depth - 1] | UINT64_C(1) << accel__character_kind(t->byte[i]);
-    chars[depth] = (uint8_t)(chars[depth - 1] + begins_character(t->byte[i]));
+    before[i] = path[depth - 1];
+    path[depth].kinds = before[i].kinds | UINT64_C(1) << accel__character_kind(t->byte[i]);
+    path[depth].chars = (uint8_t)(before[i].chars + begins_character(t->byte[i]));
   }
 }
 
-static uint32_t kind_bucket(const accel__token_trie *t, uint32_t node) {
-  return accel__character_kind(t->byte[node]) * ACCEL__PLAIN_GROUPS + classes_of(t->before[node]);
+static uint32_t kind_bucket(const accel__token_trie *t, const preceding *before, uint32_t node) {
+  return accel__character_kind(t->byte[node]) * ACCEL__PLAIN_GROUPS +
+         classes_of(before[node].kinds);
 }
 
-static void sort_by_kind(accel__token_trie *t) {
+static void sort_by_kind(accel__token_trie *t, const preceding *before) {
   uint32_t *at = t->of_kind_at, total = 0;
   for (uint32_t i = 0; i < t->plain_end; i++)
-    if (begins_character(t->byte[i])) at[kind_bucket(t, i) + 1]++;
+    if (begins_character(t->byte[i])) at[kind_bucket(t, before, i) + 1]++;
   for (uint32_t k = 0; k <= ACCEL__KINDS * ACCEL__PLAIN_GROUPS; k++) at[k] = total += at[k];
-  for (uint32_t i = t->plain_end; i-- > 0;) /* ends become beginnings */
-    if (begins_character(t->byte[i])) t->of_kind[--at[kind_bucket(t, i) + 1]] = i;
+  for (uint32_t i = t->plain_end; i-- > 0;) { /* ends become beginnings */
+    if (!begins_character(t->byte[i])) continue;
+    const uint32_t to = --at[kind_bucket(t, before, i) + 1];
+    t->of_kind[to] = i;
+    t->before[to] = before[i].kinds;
+    t->chars[to] = before[i].chars;
+  }
   for (uint32_t k = 0; k < ACCEL__KINDS * ACCEL__PLAIN_GROUPS; k++) at[k] = at[k + 1];
   at[ACCEL__KINDS * ACCEL__PLAIN_GROUPS] = total;
+}
+
+static accel_status list_kinds(accel__token_trie *t) {
+  preceding *before = malloc((t->plain_end + 1u) * sizeof *before);
+  uint32_t n = 1;
+  for (uint32_t i = 0; i < t->plain_end; i++) n += begins_character(t->byte[i]);
+  t->of_kind = malloc(n * sizeof *t->of_kind);
+  t->before = malloc(n * sizeof *t->before);
+  t->chars = malloc(n * sizeof *t->chars);
+  const bool there = before && t->of_kind && t->before && t->chars;
+  if (there) {
+    find_before(t, before);
+    sort_by_kind(t, before);
+  }
+  free(before);
+  return there ? ACCEL_OK : accel__no_memory(n * (size_t)13);
 }
 
 /* items[n] of plain tokens, in any order: counted by group and characters, then placed. */
@@ -120,19 +146,40 @@ static void list_plain(accel__token_trie *t, const item *items, uint32_t n) {
   }
 }
 
-/* The tokens of a set of classes, of `chars` characters at most. */
-static void set_group(const accel__token_trie *t, uint32_t group, uint32_t chars, uint64_t *bits) {
-  for (uint32_t i = t->plain_upto[group][0]; i < t->plain_upto[group][chars]; i++)
-    bits[t->plain[i] / 64] |= UINT64_C(1) << (t->plain[i] % 64);
+/* `plain` has those with marks from here on. */
+static uint32_t first_marked(const accel__token_trie *t) {
+  return t->plain_upto[ACCEL__PLAIN_GROUPS / 2][0];
+}
+
+static accel_status list_marked(accel__token_trie *t, uint32_t n_plain) {
+  const uint32_t first = first_marked(t), n = n_plain - first;
+  t->marked = malloc((n + 1u) * sizeof *t->marked);
+  if (!t->marked) return accel__no_memory(n * sizeof *t->marked);
+  for (uint32_t i = 0; i < n; i++) {
+    const uint32_t *offset = t->offset + t->plain[first + i];
+    t->marked[i] = kinds_of(t->bytes + offset[0], offset[1] - offset[0]);
+  }
+  return ACCEL_OK;
+}
+
+/* The tokens of a set of classes without these kinds, of `chars` characters at most. */
+static void set_group(const accel__token_trie *t, uint32_t group, uint64_t except, uint32_t chars,
+                      uint64_t *bits) {
+  const uint32_t from = t->plain_upto[group][0], to = t->plain_upto[group][chars],
+                 marked = first_marked(t);
+  for (uint32_t i = from; i < to; i++) {
+    const uint64_t kept = i < marked || !(t->marked[i - marked] & except);
+    bits[t->plain[i] / 64] |= kept << (t->plain[i] % 64);
+  }
 }
 
 /* Bits where a set of them is copied in less time than they are set one by one. */
 static accel_status add_groups(accel__token_trie *t) {
-  for (uint32_t group = 1; group < ACCEL__PLAIN_GROUPS; group++) {
+  for (uint32_t group = 1; group < ACCEL__PLAIN_GROUPS / 2; group++) {
     if (t->plain_upto[group][ACCEL__PLAIN_CHARS] - t->plain_upto[group][0] < t->words) continue;
     t->group[group] = calloc(t->words + 1, sizeof *t->group[group]);
     if (!t->group[group]) return accel__no_memory(t->words * sizeof *t->group[group]);
-    set_group(t, group, ACCEL__PLAIN_CHARS, t->group[group]);
+    set_group(t, group, 0, ACCEL__PLAIN_CHARS, t->group[group]);
   }
   return ACCEL_OK;
 }
@@ -168,13 +215,9 @@ static accel_status build(accel__token_trie *t, item *items) {
   add_nodes(t, items, 0, plain, path);
   t->plain_end = t->n;
   add_nodes(t, items, plain, n, path);
-  t->before = malloc((t->plain_end + 1u) * sizeof *t->before);
-  t->chars = malloc(t->plain_end + 1u);
-  t->of_kind = malloc((t->plain_end + 1u) * sizeof *t->of_kind);
-  if (!t->before || !t->chars || !t->of_kind) return accel__no_memory(t->plain_end * (size_t)13);
-  add_before(t);
-  sort_by_kind(t);
+  ACCEL_TRY(list_kinds(t));
   list_plain(t, items, plain);
+  ACCEL_TRY(list_marked(t, plain));
   ACCEL_TRY(add_groups(t));
   void *byte = realloc(t->byte, t->n + 1u), *depth = realloc(t->depth, (t->n + 1u) * 2u),
        *end = realloc(t->end, (t->n + 1u) * 4u), *token = realloc(t->token, (t->n + 1u) * 4u);
@@ -229,7 +272,8 @@ void accel__token_trie_free(accel__token_trie **trie) {
   free(t->offset);
   free(t->bytes);
   free(t->plain);
-  for (uint32_t i = 0; i < ACCEL__PLAIN_GROUPS; i++) free(t->group[i]);
+  free(t->marked);
+  for (uint32_t i = 0; i < ACCEL__PLAIN_GROUPS / 2; i++) free(t->group[i]);
   free(t->before);
   free(t->chars);
   free(t->of_kind);
@@ -239,30 +283,15 @@ void accel__token_trie_free(accel__token_trie **trie) {
   *trie = NULL;
 }
 
-/* The tokens with a mark or control character of these kinds are those that go on from one. */
-static void clear_marks(const accel__token_trie *t, uint64_t except, uint64_t *bits) {
-  for (uint32_t kind = ACCEL__KIND_MARKS; kind < ACCEL__KINDS; kind++) {
-    if (!(except >> kind & 1)) continue;
-    const uint32_t *of = &t->of_kind_at[kind * ACCEL__PLAIN_GROUPS];
-    for (uint32_t i = of[0]; i < of[ACCEL__PLAIN_GROUPS]; i++) {
-      const uint32_t first = t->of_kind[i];
-      if (t->before[first] & except) continue; /* cleared, or of no group */
-      for (uint32_t node = first; node < t->end[first]; node++)
-        for (int32_t token = t->token[node]; token >= 0; token = t->same[token])
-          bits[token / 64] &= ~(UINT64_C(1) << (token % 64));
-    }
-  }
-}
-
 static void set_plain(const accel__token_trie *t, uint64_t except, uint32_t chars, uint64_t *bits) {
   memset(bits, 0, t->words * sizeof *bits);
   for (uint32_t group = 1; group < ACCEL__PLAIN_GROUPS; group++) {
-    const uint64_t *all = chars == ACCEL__PLAIN_CHARS ? t->group[group] : NULL;
+    const bool whole = chars == ACCEL__PLAIN_CHARS && group < ACCEL__PLAIN_GROUPS / 2;
+    const uint64_t *all = whole ? t->group[group] : NULL;
     if (accel__plain_kinds(group) & except) continue;
     for (size_t w = 0; all && w < t->words; w++) bits[w] |= all[w];
-    if (!all) set_group(t, group, chars, bits);
+    if (!all) set_group(t, group, except, chars, bits);
   }
-  clear_marks(t, except, bits);
 }
 
 /* Of a set of tokens of up to `most` characters. */
@@ -317,6 +346,7 @@ void accel__token_trie_plain(const accel__token_trie *trie, uint64_t except, uin
 }
 
 size_t accel__token_trie_bytes(const accel__token_trie *t) {
-  return sizeof *t + t->n * (size_t)11 + t->plain_end * (size_t)13 + t->n_tokens * (size_t)12 +
+  return sizeof *t + t->n * (size_t)11 +
+         t->of_kind_at[ACCEL__KINDS * ACCEL__PLAIN_GROUPS] * (size_t)13 + t->n_tokens * (size_t)20 +
          t->offset[t->n_tokens] + ACCEL__PLAIN_SETS * t->words * sizeof(uint64_t);
 }

@@ -62,20 +62,23 @@ typedef struct accel__token_trie {
   uint8_t *byte;    /* [n] of the node */
   uint16_t *depth;  /* [n] 1: first bytes of tokens */
   uint32_t *end;    /* [n] node behind all that go on from it */
-  uint64_t *before; /* [plain_end] kinds of the characters before its own */
-  uint8_t *chars;   /* [plain_end] how many these are */
-  /* Nodes of plain tokens at which a character begins, by its kind, then by the classes before it. */
+  /* Nodes of plain tokens at which a character begins, by its kind, then by the classes before it;
+   * with the kinds of the characters before it, and how many these are. */
   uint32_t *of_kind;
+  uint64_t *before;
+  uint8_t *chars;
   uint32_t of_kind_at[ACCEL__KINDS * ACCEL__PLAIN_GROUPS + 1];
   int32_t *token;   /* [n] that ends there; -1 none */
   int32_t *same;    /* [n_tokens] the next token of the same bytes; -1 none */
   uint32_t *offset; /* [n_tokens + 1] of each token's bytes */
   char *bytes;
   int32_t *plain; /* plain tokens, by sets of classes, then by characters */
+  /* Kinds of the characters of those with marks or control characters, which come last in `plain`. */
+  uint64_t *marked;
   /* [groups][characters] how many of `plain` come before those with more characters */
   uint32_t plain_upto[ACCEL__PLAIN_GROUPS][ACCEL__PLAIN_CHARS + 1];
-  /* The tokens of each set of classes as bits; NULL: they are few. */
-  uint64_t *group[ACCEL__PLAIN_GROUPS];
+  /* The tokens of each set of classes without marks as bits; NULL: they are few. */
+  uint64_t *group[ACCEL__PLAIN_GROUPS / 2];
   pthread_mutex_t lock; /* of `set`, which are made when they are first asked for */
   accel__plain_set set[ACCEL__PLAIN_SETS];
   uint32_t n_sets;
