@@ -181,7 +181,8 @@ static int run_shards(map_job *job) {
   job->begin_s = job->said_s = map_now();
   for (uint64_t i = job->index; i < job->input.shards && !code; i += job->of)
     if (!is_done(job, i)) code = map_shard_run(job, i);
-  return code;
+  const int last = map_shard_wait(job);
+  return code ? code : last;
 }
 
 static int print_end(map_job *job) {

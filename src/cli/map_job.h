@@ -19,10 +19,11 @@ typedef struct map_job {
   map_input input;
   void *state; /* of the task */
   accel_endpoint *endpoint;
-  cJSON *what;             /* the manifest's "job" */
-  int lock;                /* a file that is locked while the job runs; -1 */
-  uint64_t all, done;      /* rows of this process, and those of shards that are there */
-  uint64_t begun_at, good; /* `done` when it began; rows with a result */
+  cJSON *what;                  /* the manifest's "job" */
+  struct map_shard *publishing; /* a shard whose files a thread writes; NULL: none */
+  int lock;                     /* a file that is locked while the job runs; -1 */
+  uint64_t all, done;           /* rows of this process, and those of shards that are there */
+  uint64_t begun_at, good;      /* `done` when it began; rows with a result */
   double begin_s, said_s;
 } map_job;
 
@@ -57,7 +58,10 @@ void map_manifest_close(map_job *job);
 
 /* ---- a shard (map_shard.c) ---- */
 
+/* Computes it.  Its files may come later, and failures of theirs with the next shard. */
 int map_shard_run(map_job *job, uint64_t shard);
+/* The files of all that was computed are there; 0 or an exit code. */
+int map_shard_wait(map_job *job);
 /* A line on stderr now and then: how far it is, and the time that is left. */
 void map_say_progress(map_job *job, uint64_t rows);
 double map_now(void); /* seconds */

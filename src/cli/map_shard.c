@@ -1,6 +1,7 @@
 /* map_shard.c - one shard of accel map: windows of rows go through the model, results and failed
- * rows into files. */
+ * rows into files, which a thread brings to disk while the next shard is computed. */
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -17,7 +18,7 @@ typedef struct vectors {
   bool per_token;
 } vectors;
 
-typedef struct shard_run {
+typedef struct map_shard {
   map_job *job;
   uint64_t number, last; /* rows of the shard end before `last` */
   map_row *row;          /* [n] a window */
@@ -27,7 +28,9 @@ typedef struct shard_run {
   uint32_t n_good;
   vectors vectors;
   map_out results, errors;
-} shard_run;
+  pthread_t thread; /* that publishes it */
+  int code;         /* how that ended */
+} map_shard;
 
 double map_now(void) {
   struct timespec now;
@@ -35,7 +38,7 @@ double map_now(void) {
   return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-static int no_memory(const shard_run *s) {
+static int no_memory(const map_shard *s) {
   return cli_error(s->job->run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
 }
 
@@ -66,7 +69,7 @@ static bool reserve(vectors *v, uint64_t n) {
   return true;
 }
 
-static int keep_vectors(shard_run *s, const accel_embeddings *found, uint32_t i, uint64_t number) {
+static int keep_vectors(map_shard *s, const accel_embeddings *found, uint32_t i, uint64_t number) {
   vectors *v = &s->vectors;
   const uint64_t first = found->row_start[i], n = found->row_start[i + 1] - first;
   v->dim = found->dim;
@@ -82,7 +85,7 @@ static int keep_vectors(shard_run *s, const accel_embeddings *found, uint32_t i,
 }
 
 /* "rows" [n]: numbers of the rows; "embeddings"; with a vector for each token "row_start" [n]. */
-static int write_vectors(shard_run *s) {
+static int write_vectors(map_shard *s) {
   vectors *v = &s->vectors;
   const int64_t rows = (int64_t)v->rows;
   float nothing = 0;
@@ -101,7 +104,7 @@ static int write_vectors(shard_run *s) {
   return status == ACCEL_OK ? 0 : cli_fail(s->job->run, status);
 }
 
-static int print_result(shard_run *s, const void *found, uint32_t i, uint64_t number) {
+static int print_result(map_shard *s, const void *found, uint32_t i, uint64_t number) {
   if (s->job->tensors) return keep_vectors(s, found, i, number);
   cli_json json = {.to = s->results.to, .depth = 2}; /* a line each: deeper levels begin none */
   cli_json_open(&json, NULL, '{');
@@ -113,7 +116,7 @@ static int print_result(shard_run *s, const void *found, uint32_t i, uint64_t nu
   return 0;
 }
 
-static int print_failure(shard_run *s, const map_row *row) {
+static int print_failure(map_shard *s, const map_row *row) {
   char path[MAP_PATH];
   const int code =
       s->errors.to
@@ -149,13 +152,13 @@ static bool is_of_a_row(accel_status status) {
   }
 }
 
-static int fail_row(shard_run *s, uint32_t k, const char *why) {
+static int fail_row(map_shard *s, uint32_t k, const char *why) {
   map_row *row = &s->row[s->good[k]];
   row->why = strdup(why);
   return row->why ? 0 : no_memory(s);
 }
 
-static int take_results(shard_run *s, const void *found, uint32_t first, uint32_t n) {
+static int take_results(map_shard *s, const void *found, uint32_t first, uint32_t n) {
   const cli_task *task = s->job->task;
   int code = 0;
   for (uint32_t i = 0; i < n && !code; ++i) {
@@ -172,7 +175,7 @@ static int take_results(shard_run *s, const void *found, uint32_t first, uint32_
 
 /* Good rows [first, first + n); where they fail together, each half by itself, down to the row whose
  * fault it is. */
-static int run_rows(shard_run *s, uint32_t first, uint32_t n) {
+static int run_rows(map_shard *s, uint32_t first, uint32_t n) {
   map_job *job = s->job;
   cli_rows rows = {.n = n};
   cli_found found = {0};
@@ -194,14 +197,14 @@ static int run_rows(shard_run *s, uint32_t first, uint32_t n) {
 }
 
 /* Where no row has ever had a result, it is not the rows that are wrong. */
-static int refuse_all_failed(const shard_run *s) {
+static int refuse_all_failed(const map_shard *s) {
   const map_row *row = &s->row[s->good[0]];
   return cli_error(s->job->run, ACCEL_ERROR_ARGUMENT,
                    "all of the first %u rows failed, the first (%s, line %" PRIu64 ") by this: %s",
                    s->n_good, row->path, row->line, row->why);
 }
 
-static int run_window(shard_run *s) {
+static int run_window(map_shard *s) {
   const uint64_t before = s->job->good;
   s->n_good = 0;
   for (uint32_t i = 0; i < s->n; ++i) {
@@ -218,7 +221,7 @@ static int run_window(shard_run *s) {
   return code;
 }
 
-static int read_window(shard_run *s, uint64_t at) {
+static int read_window(map_shard *s, uint64_t at) {
   int code = 0;
   s->n = 0;
   while (!code && s->n < s->job->task->window && at + s->n < s->last) {
@@ -234,7 +237,7 @@ static int read_window(shard_run *s, uint64_t at) {
 
 /* ---- a shard ---- */
 
-static bool open_window(shard_run *s) {
+static bool open_window(map_shard *s) {
   const uint32_t n = s->job->task->window;
   s->row = calloc(n, sizeof *s->row);
   s->good = calloc(n, sizeof *s->good);
@@ -246,40 +249,70 @@ static bool open_window(shard_run *s) {
   return good;
 }
 
-static void close_window(shard_run *s) {
+static void free_shard(map_shard *s) {
   for (int f = 0; f < CLI_TASK_FIELDS; ++f) free((void *)s->field[f]);
   free(s->row);
   free(s->good);
   free(s->vectors.data);
   free(s->vectors.row);
   free(s->vectors.row_start);
+  free(s);
 }
 
-/* The failed rows first: a shard is done when its part is there. */
-static int publish(shard_run *s, int code) {
+/* The failed rows first: a shard is done when its part is there.  code: not 0, nothing is kept. */
+static int publish(map_shard *s, int code) {
   char path[MAP_PATH];
-  if (!code) code = map_input_same(&s->job->input);
   if (!code && !s->errors.to) unlink(map_part(s->job, s->number, ".errors.jsonl", path));
   code = map_out_close(s->job->run, &s->errors, code);
   if (!code && s->job->tensors) code = write_vectors(s);
   return map_out_close(s->job->run, &s->results, code);
 }
 
-int map_shard_run(map_job *job, uint64_t shard) {
-  const uint64_t first = shard * job->input.shard_rows;
-  uint64_t last = first + job->input.shard_rows;
-  if (last > job->input.rows) last = job->input.rows;
-  shard_run s = {.job = job, .number = shard, .last = last};
+static void *publish_thread(void *shard) {
+  map_shard *s = shard;
+  s->code = publish(s, 0);
+  return NULL;
+}
+
+int map_shard_wait(map_job *job) {
+  map_shard *s = job->publishing;
+  if (!s) return 0;
+  job->publishing = NULL;
+  pthread_join(s->thread, NULL);
+  const int code = s->code;
+  free_shard(s);
+  return code;
+}
+
+static int compute(map_shard *s, uint64_t first) {
+  map_job *job = s->job;
   char path[MAP_PATH];
-  int code = open_window(&s) ? map_input_seek(&job->input, shard) : no_memory(&s);
+  int code = open_window(s) ? map_input_seek(&job->input, s->number) : no_memory(s);
   if (!code && !job->tensors)
-    code = map_out_open(job, map_part(job, shard, ".jsonl", path), &s.results);
-  for (uint64_t at = first; at < last && !code; at += s.n) {
-    code = read_window(&s, at);
-    if (!code) code = run_window(&s);
-    if (!code) map_say_progress(job, s.n);
+    code = map_out_open(job, map_part(job, s->number, ".jsonl", path), &s->results);
+  for (uint64_t at = first; at < s->last && !code; at += s->n) {
+    code = read_window(s, at);
+    if (!code) code = run_window(s);
+    if (!code) map_say_progress(job, s->n);
   }
-  code = publish(&s, code);
-  close_window(&s);
+  return code ? code : map_input_same(&job->input);
+}
+
+int map_shard_run(map_job *job, uint64_t shard) {
+  const uint64_t first = shard * job->input.shard_rows, left = job->input.rows - first;
+  map_shard *s = calloc(1, sizeof *s);
+  if (!s) return cli_error(job->run, ACCEL_ERROR_OUT_OF_MEMORY, "out of memory");
+  s->job = job;
+  s->number = shard;
+  s->last = first + (left < job->input.shard_rows ? left : job->input.shard_rows);
+  int code = compute(s, first);
+  const int before = map_shard_wait(job);
+  if (!code) code = before;
+  if (!code && !pthread_create(&s->thread, NULL, publish_thread, s)) {
+    job->publishing = s;
+    return 0;
+  }
+  code = publish(s, code);
+  free_shard(s);
   return code;
 }
