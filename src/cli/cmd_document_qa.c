@@ -194,17 +194,13 @@ static cli_document_rows *new_rows(uint32_t n) {
 
 /* The words of row i; or rows->why[i].  False: no memory. */
 static bool read_row(cli_document_rows *rows, const char *text, uint32_t i) {
+  page_words *words = &rows->words[i];
+  char why[WHY] = "no valid JSON";
   if (!text) return true;
-  rows->words[i].tree = cJSON_ParseWithOpts(text, NULL, 1);
-  if (!rows->words[i].tree)
-    snprintf(rows->why[i], WHY, "word_boxes: no valid JSON");
-  else if (!take_words(&rows->words[i], rows->why[i])) {
-    char why[WHY];
-    memcpy(why, rows->why[i], WHY);
-    if (!*why) return false;
-    snprintf(rows->why[i], WHY, "word_boxes: %.140s", why);
-  }
-  return true;
+  words->tree = cJSON_ParseWithOpts(text, NULL, 1);
+  if (words->tree && take_words(words, why)) return true;
+  if (*why) snprintf(rows->why[i], WHY, "word_boxes: %.140s", why);
+  return *why != 0;
 }
 
 static accel_status call(cli_run *run, void *state, accel_endpoint *endpoint, const cli_rows *given,

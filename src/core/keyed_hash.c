@@ -2,8 +2,7 @@
 #include "core/keyed_hash.h"
 
 #include <pthread.h>
-#include <stdio.h>
-#include <string.h>
+#include <unistd.h>
 
 typedef struct sip {
   uint64_t v0, v1, v2, v3;
@@ -56,12 +55,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static uint64_t process_key[2];
 static bool has_key;
 
-static void make_key(void) {
-  FILE *f = fopen("/dev/urandom", "rbe");
-  if (!f) return;
-  has_key = fread(process_key, sizeof process_key, 1, f) == 1;
-  fclose(f);
-}
+static void make_key(void) { has_key = getentropy(process_key, sizeof process_key) == 0; }
 
 bool accel__keyed_hash(const void *bytes, size_t n, uint64_t out[2]) {
   pthread_once(&once, make_key);

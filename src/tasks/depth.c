@@ -79,7 +79,6 @@ static accel_status enlarge(const accel__picture_job *job, const accel_tensor *m
 /* Maps, picture by picture. */
 typedef struct estimating {
   accel__picture_job job;
-  int32_t *height, *width;
   const float **depth;
   float *least, *most;
 } estimating;
@@ -92,8 +91,6 @@ static accel_status take_map(void *user, uint32_t i, const int32_t side[2],
   if (!map) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(enlarge(&e->job, &found->item[0], side, map));
   e->depth[i] = map;
-  e->height[i] = side[0];
-  e->width[i] = side[1];
   e->least[i] = e->most[i] = map[0];
   for (size_t k = 1; k < n; k++) {
     e->least[i] = fminf(e->least[i], map[k]);
@@ -109,18 +106,16 @@ accel_status accel__estimate_depth(accel_endpoint *ep, const accel_media *images
   estimating e = {.job.ep = ep};
   if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
   accel__arena *arena = e.job.arena = accel__task_arena(result);
-  e.height = accel__arena_array(arena, n, sizeof *e.height);
-  e.width = accel__arena_array(arena, n, sizeof *e.width);
   e.depth = accel__arena_array(arena, n, sizeof *e.depth);
   e.least = accel__arena_array(arena, n, sizeof *e.least);
   e.most = accel__arena_array(arena, n, sizeof *e.most);
-  accel_status status = e.height && e.width && e.depth && e.least && e.most
+  accel_status status = e.depth && e.least && e.most
                             ? accel__picture_begin(&e.job, "depth-estimation")
                             : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) status = accel__pictures_run(&e.job, images, n, names, 1, take_map, &e);
   *result = (accel_depths){.n = n,
-                           .height = e.height,
-                           .width = e.width,
+                           .height = e.job.height,
+                           .width = e.job.width,
                            .depth = e.depth,
                            .least = e.least,
                            .most = e.most};

@@ -22,25 +22,34 @@ static bool takes(const accel__model *model, const char *input) {
 
 /* The pictures of a call. */
 typedef struct pictures {
-  const accel__picture_job *job;
+  accel__picture_job *job;
   const accel_media *media;
   const char *const *names;
   uint32_t n_names;
-  int32_t (*side)[2]; /* [n] */
   accel__picture_take *take;
   void *user;
 } pictures;
+
+/* What a run of one gave. */
+typedef struct outcome {
+  int32_t side[2];
+  accel_tensors *found;
+} outcome;
 
 static accel_status run_picture(void *user, accel_endpoint *ep, uint32_t i, void **found) {
   const pictures *p = user;
   const accel__picture_job *job = p->job;
   accel__image image;
-  accel_tensors *in = NULL, *out = NULL;
-  ACCEL_TRY(accel__media_image(&p->media[i], &image));
-  p->side[i][0] = image.height;
-  p->side[i][1] = image.width;
-  accel_status status = accel__image_tensors(&job->processor, &image, 1, ep->ctx->pool, NULL, &in);
-  accel__image_free(&image);
+  accel_tensors *in = NULL;
+  outcome *o = calloc(1, sizeof *o);
+  if (!o) return accel__no_memory(sizeof *o);
+  accel_status status = accel__media_image(&p->media[i], &image);
+  if (status == ACCEL_OK) {
+    o->side[0] = image.height;
+    o->side[1] = image.width;
+    status = accel__image_tensors(&job->processor, &image, 1, ep->ctx->pool, NULL, &in);
+    accel__image_free(&image);
+  }
   if (status == ACCEL_OK) {
     accel_tensor item[8];
     uint32_t n = 0;
@@ -48,36 +57,37 @@ static accel_status run_picture(void *user, accel_endpoint *ep, uint32_t i, void
       item[n++] = job->texts->item[k];
     for (uint32_t k = 0; k < in->n && n < 8; k++)
       if (takes(ep->model, in->item[k].name)) item[n++] = in->item[k];
-    status = accel__run_padded(ep, &(accel_tensors){n, item}, p->names, p->n_names, &out);
+    status = accel__run_padded(ep, &(accel_tensors){n, item}, p->names, p->n_names, &o->found);
   }
   accel__tensors_free(&in);
-  *found = out;
+  if (status == ACCEL_OK)
+    *found = o;
+  else
+    free(o);
   return status;
 }
 
 static accel_status take_picture(void *user, uint32_t i, void *found) {
   const pictures *p = user;
-  accel_tensors *out = found;
-  const accel_status status = p->take(p->user, i, p->side[i], out);
-  accel__tensors_free(&out);
+  outcome *o = found;
+  p->job->height[i] = o->side[0];
+  p->job->width[i] = o->side[1];
+  const accel_status status = p->take(p->user, i, o->side, o->found);
+  accel__tensors_free(&o->found);
+  free(o);
   return status;
 }
 
-accel_status accel__pictures_run(const accel__picture_job *job, const accel_media *media,
-                                 uint32_t n, const char *const *names, uint32_t n_names,
+accel_status accel__pictures_run(accel__picture_job *job, const accel_media *media, uint32_t n,
+                                 const char *const *names, uint32_t n_names,
                                  accel__picture_take *take, void *user) {
-  pictures p = {.job = job,
-                .media = media,
-                .names = names,
-                .n_names = n_names,
-                .side = calloc((size_t)n + 1, sizeof *p.side),
-                .take = take,
-                .user = user};
-  if (!p.side) return accel__no_memory(n * sizeof *p.side);
-  const accel_status status = accel__run_items(
+  pictures p = {
+      .job = job, .media = media, .names = names, .n_names = n_names, .take = take, .user = user};
+  job->height = accel__arena_array(job->arena, n, sizeof *job->height);
+  job->width = accel__arena_array(job->arena, n, sizeof *job->width);
+  if (!job->height || !job->width) return ACCEL_ERROR_OUT_OF_MEMORY;
+  return accel__run_items(
       job->ep, &(accel__item_run){.n = n, .run = run_picture, .take = take_picture, .user = &p});
-  free(p.side);
-  return status;
 }
 
 accel_status accel__picture_begin(accel__picture_job *job, const char *task) {
@@ -345,15 +355,12 @@ typedef struct detecting {
   double threshold;
   uint32_t *count;
   const accel_detection **object;
-  int32_t *height, *width;
 } detecting;
 
 static accel_status take_detections(void *user, uint32_t i, const int32_t side[2],
                                     const accel_tensors *found) {
   detecting *to = user;
   const bool alone = strncmp(to->job.ep->model->model_type, "rt_detr", 7) == 0;
-  to->height[i] = side[0];
-  to->width[i] = side[1];
   return (alone ? take_scored : take_objects)(&to->job, found, side, to->threshold, &to->object[i],
                                               &to->count[i]);
 }
@@ -368,15 +375,15 @@ accel_status accel__detect_objects(accel_endpoint *ep, const accel_media *images
   accel__arena *arena = to.job.arena = accel__task_arena(result);
   to.count = accel__arena_array(arena, n, sizeof *to.count);
   to.object = accel__arena_array(arena, n, sizeof *to.object);
-  to.height = accel__arena_array(arena, n, sizeof *to.height);
-  to.width = accel__arena_array(arena, n, sizeof *to.width);
-  accel_status status = to.count && to.object && to.height && to.width
-                            ? accel__picture_begin(&to.job, "object-detection")
-                            : ACCEL_ERROR_OUT_OF_MEMORY;
+  accel_status status = to.count && to.object ? accel__picture_begin(&to.job, "object-detection")
+                                              : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK)
     status = accel__pictures_run(&to.job, images, n, names, 2, take_detections, &to);
-  *result = (accel_detections){
-      .n = n, .count = to.count, .object = to.object, .height = to.height, .width = to.width};
+  *result = (accel_detections){.n = n,
+                               .count = to.count,
+                               .object = to.object,
+                               .height = to.job.height,
+                               .width = to.job.width};
   *out = accel__task_finish(result, status);
   return status;
 }

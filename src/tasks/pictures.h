@@ -9,6 +9,7 @@ typedef struct accel__picture_job {
   accel__image_processor processor;
   accel__arena *arena;        /* of the result */
   const accel_tensors *texts; /* zero-shot: tokens of the labels */
+  int32_t *height, *width;    /* [n] of the pictures, in `arena`: accel__pictures_run */
 } accel__picture_job;
 
 /* Reads the processor of job->ep's directory; ACCEL_ERROR_UNSUPPORTED when its head does not serve
@@ -19,8 +20,8 @@ accel_status accel__picture_begin(accel__picture_job *job, const char *task);
 typedef accel_status accel__picture_take(void *user, uint32_t i, const int32_t side[2],
                                          const accel_tensors *found);
 /* Reads the pictures and runs each for the named outputs, on all replicas of job->ep. */
-accel_status accel__pictures_run(const accel__picture_job *job, const accel_media *media,
-                                 uint32_t n, const char *const *names, uint32_t n_names,
+accel_status accel__pictures_run(accel__picture_job *job, const accel_media *media, uint32_t n,
+                                 const char *const *names, uint32_t n_names,
                                  accel__picture_take *take, void *user);
 
 /* Behind the public functions of the same names (the public headers say what they do); arguments

@@ -144,7 +144,6 @@ typedef struct segmenting {
   uint32_t *count;
   const accel_segment **segment;
   const int32_t **map;
-  int32_t *height, *width;
 } segmenting;
 
 static accel_status take_picture(void *user, uint32_t i, const int32_t side[2],
@@ -162,8 +161,6 @@ static accel_status take_picture(void *user, uint32_t i, const int32_t side[2],
   s->segment[i] = to.segment;
   s->count[i] = to.count;
   s->map[i] = to.map;
-  s->height[i] = side[0];
-  s->width[i] = side[1];
   return ACCEL_OK;
 }
 
@@ -177,9 +174,7 @@ accel_status accel__segment(accel_endpoint *ep, const accel_media *images, uint3
   s.count = accel__arena_array(arena, n, sizeof *s.count);
   s.segment = accel__arena_array(arena, n, sizeof *s.segment);
   s.map = accel__arena_array(arena, n, sizeof *s.map);
-  s.height = accel__arena_array(arena, n, sizeof *s.height);
-  s.width = accel__arena_array(arena, n, sizeof *s.width);
-  accel_status status = s.count && s.segment && s.map && s.height && s.width
+  accel_status status = s.count && s.segment && s.map
                             ? accel__picture_begin(&s.job, "image-segmentation")
                             : ACCEL_ERROR_OUT_OF_MEMORY;
   if (status == ACCEL_OK) status = choose_subtask(ep, &s.how, s.queries);
@@ -188,8 +183,8 @@ accel_status accel__segment(accel_endpoint *ep, const accel_media *images, uint3
   *result = (accel_segmentations){.n = n,
                                   .count = s.count,
                                   .segment = s.segment,
-                                  .height = s.height,
-                                  .width = s.width,
+                                  .height = s.job.height,
+                                  .width = s.job.width,
                                   .map = s.map};
   *out = accel__task_finish(result, status);
   return status;
