@@ -172,9 +172,11 @@ void map_say_progress(map_job *job, uint64_t rows) {
            (unsigned)(left % 60));
 }
 
+/* Where all is done, a model is loaded if a device or a precision is asked for, to compare them. */
 static int run_shards(map_job *job) {
+  const bool asked = job->run->value[OPT_DEVICE] || job->run->value[OPT_PRECISION];
   int code = 0;
-  if (job->done == job->all && job->input.shards) return 0;
+  if (job->done == job->all && job->input.shards && !asked) return 0;
   if (job->task->begin) code = job->task->begin(job->run, &job->state);
   if (!code) code = cli_open(job->run, job->model, job->task->model_task, &job->endpoint);
   if (!code) code = map_manifest_placed(job);

@@ -350,7 +350,7 @@ class Jobs(MapCase):
         shutil.copytree(EMBEDDER, copy)
         self.assertEqual(self.finish("--output", out, "--model", copy, rows), (0, ""))
         for pattern, arguments in ((r"another --prompt: none, now it is \"x\"", ("--prompt", "x")), ("another results", ("--output-format", "jsonl")), ("another shard_rows: 40, now it is 41", ("--shard-rows", "41")),
-                                   ("another processes", ("--shard", "0/2")), ("another model", ("--model", EMBEDDER)), ("another columns", ("--column", "y"))):
+                                   ("another processes", ("--shard", "0/2")), ("another placement: .*fp32.*now it is .*bf16", ("--precision", "bf16")), ("another model", ("--model", EMBEDDER)), ("another columns", ("--column", "y"))):
             code, errors = self.finish("--output", out, "--model", copy, rows, *arguments)
             self.assertEqual(code, 2, errors)
             self.assertRegex(errors, pattern + ".*another --output")
