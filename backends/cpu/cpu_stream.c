@@ -11,7 +11,7 @@
 enum {
   SLOTS = 8,
   LEAST_SLOTS = 4,
-  SLOT_BYTES = 4 << 20, /* of one piece, where the budget allows it */
+  SLOT_BYTES = 1 << 20, /* of one piece, where the budget allows it: a ring that stays in caches */
   BLOCK = 4096,         /* what the host rounds a slot up to, and adds to it */
   HUGE_BYTES = 2 << 20, /* what the host's ring may take beside its slots */
   STAGING_SHARE = 4     /* of a budget so many parts: the most for staging, if that can be */

@@ -16,7 +16,7 @@ import sys
 import tempfile
 
 MIB = 1 << 20
-PROMPT = [5, 6, 7, 100, 2000, 31000]
+PROMPT = [5, 6, 7, 100, 2000, 15000]
 
 
 def asked(options, work, precision, limit):
