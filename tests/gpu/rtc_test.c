@@ -1,12 +1,21 @@
-/* rtc_test.c - compiles every kernel at run time for the architectures named on the command line,
- * without a GPU: what a user's card outside the built-in list will do.  Built once with hip_rocm.c
- * (hiprtc) and once with cuda.c (NVRTC). rtc_test gfx1030 gfx90a Exit code 77: there is no such
- * compiler here, with the reason. */
+/* rtc_test.c - compiles every kernel at run time for an architecture, without a GPU: what a user's
+ * card outside the built-in list will do.  Built once with hip_rocm.c (hiprtc) and once with
+ * hip_cuda.c (NVRTC).
+ *
+ *   rtc_test gfx90a [FOLDER]
+ *
+ * Compiling takes minutes.  With FOLDER the code lies there afterwards, under a name of the
+ * compiler, the architecture and the kernels' text, and is looked at in place of what the same
+ * compiler would make of the same text again.  Exit code 77: there is no such compiler here, with
+ * the reason. */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "hip/hip.h"
+#include "shared/hash.h"
 
 /* The code must hold the name of every kernel: symbols of an ELF file. */
 static int missing(const char *code, size_t n) {
@@ -21,25 +30,65 @@ static int missing(const char *code, size_t n) {
   return lacks;
 }
 
+/* Path of the code in a folder. */
+static void path_of(const hip_compiler *c, const char *arch, const char *folder, char *out,
+                    size_t size) {
+  const int n = snprintf(out, size, "%s/", folder);
+  snprintf(out + n, size - (size_t)n, "rtc-%s-%s-%016" PRIx64, c->what, arch,
+           accel_hash_text(ACCEL_HASH_SEED, hip_source()));
+  for (char *k = out + n; *k; k++)
+    if (*k == ' ' || *k == ':' || *k == '/') *k = '_';
+}
+
+/* NULL: it is not there. */
+static char *read_code(const char *path, size_t *n) {
+  FILE *f = fopen(path, "rb");
+  char *code = NULL;
+  if (f && !fseek(f, 0, SEEK_END)) {
+    const long bytes = ftell(f);
+    rewind(f);
+    *n = bytes > 0 ? (size_t)bytes : 0;
+    code = *n ? malloc(*n) : NULL;
+    if (code && fread(code, 1, *n, f) != *n) {
+      free(code);
+      code = NULL;
+    }
+  }
+  if (f) fclose(f);
+  return code;
+}
+
+/* Whole or not at all: written beside and renamed. */
+static void keep_code(const char *path, const char *code, size_t n) {
+  char beside[4200];
+  snprintf(beside, sizeof beside, "%s.%ld", path, (long)getpid());
+  FILE *f = fopen(beside, "wb");
+  if (!f) return;
+  const bool written = fwrite(code, 1, n, f) == n;
+  if (fclose(f) || !written || rename(beside, path)) remove(beside);
+}
+
 int main(int argc, char **argv) {
-  const char *why;
+  const char *why, *arch = argc > 1 ? argv[1] : "", *folder = argc > 2 ? argv[2] : NULL;
   const hip_compiler *c = hip_compiler_get(&why);
-  int failed = 0;
   if (!c) {
     printf("skipped: %s\n", why);
     return 77;
   }
-  for (int i = 1; i < argc; i++) {
-    accel_plugin_error error = {.size = sizeof error};
-    char *code = NULL;
-    size_t n = 0;
-    int32_t rc = hip_compile(c, argv[i], &code, &n, &error);
-    if (rc)
-      printf("%s: %s\n", argv[i], error.message);
-    else
-      printf("%s by %s: %d kernels, %zu bytes\n", argv[i], c->what, GPU_KERNELS, n);
-    failed += rc ? 1 : missing(code, n);
-    free(code);
+  accel_plugin_error error = {.size = sizeof error};
+  char path[4096] = "";
+  size_t n = 0;
+  if (folder) path_of(c, arch, folder, path, sizeof path);
+  char *code = folder ? read_code(path, &n) : NULL;
+  const bool kept = code;
+  if (!code && hip_compile(c, arch, &code, &n, &error)) {
+    printf("%s: %s\n", arch, error.message);
+    return 1;
   }
-  return failed != 0;
+  printf("%s by %s%s: %d kernels, %zu bytes\n", arch, c->what, kept ? ", earlier" : "", GPU_KERNELS,
+         n);
+  const int lacks = missing(code, n);
+  if (folder && !kept && !lacks) keep_code(path, code, n);
+  free(code);
+  return lacks != 0;
 }
