@@ -12,8 +12,9 @@
 #include <string.h>
 
 static const float TAME = 1e24f; /* 2^30, what codes add up to, times it is a number */
-/* bytes that are copied at once: so many may be read behind x, written behind gathered rows */
-enum { RUN = 32 };
+/* Bytes that are copied at once: so many may be read behind x, written behind gathered rows; and
+ * bytes that a kernel reads behind a row. */
+enum { RUN = 32, BEHIND = 64 };
 /* A piece: its fp32 stays in the first-level cache, about, but it has no fewer pixels than two
  * tiles, and than weights are worth fetching for that the second-level cache may not keep. */
 /* Windows of a piece where words are multiplied, about: few, but more of those whose weights the
@@ -520,9 +521,9 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   j->band_at = j->reach_at + cpu_aligned(2 * pixels * kernels->vector * (int64_t)sizeof(float));
   j->rows_at = j->band_at;
   if (j->bordered)
-    j->rows_at +=
-        cpu_aligned(cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + RUN);
-  j->sums_at = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row + RUN) : 0);
+    j->rows_at += cpu_aligned(
+        cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + BEHIND);
+  j->sums_at = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row + BEHIND) : 0);
   j->scratch_bytes = j->sums_at;
   if (j->words) {
     const int64_t windows = lines / WINDOW * (j->wide / WINDOW), points = 36;
@@ -554,7 +555,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   PLACE(scratch, workers * j->scratch_bytes);
   if (j->planes)
     PLACE(images,
-          count * cpu_image_floats(cpu_area(p->in), channels) * (int64_t)sizeof(float) + RUN);
+          count * cpu_image_floats(cpu_area(p->in), channels) * (int64_t)sizeof(float) + BEHIND);
 #undef PLACE
   return bytes;
 }

@@ -406,7 +406,7 @@ static void choose_layout(const accel_plugin_program *p, const accel_plugin_node
   c->unit = 1;
   if (runs_in_int8(n, c, format, kernels)) {
     c->layout = CPU_CONV_I8;
-    take_parts(n, w, c);
+    if (!tiles) take_parts(n, w, c); /* tile registers would rather have whole rows, copied */
   } else if (window && !(pairs && tiles)) {
     c->layout = CPU_CONV_WINOGRAD;
     c->n = window;
@@ -466,14 +466,37 @@ static bool is_pool_of_codes(const accel_plugin_program *p, uint32_t node) {
   return dims > 0 && taps <= CPU_POOL_TAPS;
 }
 
+static bool same_shape(const accel_plugin_program *p, int32_t a, int32_t b) {
+  const accel_plugin_tensor *x = &p->tensor[a], *y = &p->tensor[b];
+  return x->rank == y->rank && !memcmp(x->dim, y->dim, x->rank * sizeof *x->dim);
+}
+
+/* What can take images as codes and give codes: a pool, a resize whose outputs depend on two
+ * inputs along each side at most, a sum of two and ReLU; answers how many images it takes, 0 for other nodes. */
+static uint32_t images_recoded(const accel_plugin_program *p, uint32_t node) {
+  const accel_plugin_node *n = &p->node[node];
+  const int32_t x = kit_operand(n, 0), y = n->out[0], other = kit_operand(n, 1);
+  const int64_t kind = kit_attr_i(n, ACCEL_PLUGIN_ATTR_KIND, -1);
+  if (n->op == ACCEL_PLUGIN_OP_POOL) return is_pool_of_codes(p, node);
+  if (x < 0 || y < 0 || p->tensor[x].rank != 4) return 0;
+  if (n->op == ACCEL_PLUGIN_OP_RESIZE)
+    return p->tensor[y].rank == 4 && kind != ACCEL_PLUGIN_RESIZE_CUBIC &&
+           !kit_attr_i(n, ACCEL_PLUGIN_ATTR_ANTIALIAS, 0);
+  if (!same_shape(p, x, y)) return 0;
+  if (n->op == ACCEL_PLUGIN_OP_UNARY) return kind == ACCEL_PLUGIN_ACT_RELU;
+  if (n->op == ACCEL_PLUGIN_OP_BINARY && kind == ACCEL_PLUGIN_BINARY_ADD && other >= 0)
+    return same_shape(p, other, y) ? 2 : 0;
+  return 0;
+}
+
 static bool gives_codes(const accel_plugin_program *p, const cpu_convs *c, uint32_t node) {
-  return coded_at(p, c, node) || is_pool_of_codes(p, node);
+  return coded_at(p, c, node) || images_recoded(p, node);
 }
 
 /* How the node at `node` reads its operand `k`, if not as codes: NONE. */
 static cpu_codes codes_read_by(const accel_plugin_program *p, const cpu_convs *c, uint32_t node,
                                uint32_t k) {
-  if (is_pool_of_codes(p, node)) return CPU_CODES_PIXEL;
+  if (k < images_recoded(p, node)) return CPU_CODES_PIXEL;
   const cpu_conv *w = coded_at(p, c, node);
   const int64_t channels = w ? p->weight[w->w].dim[1] : 0;
   if (!w || (k != 0 && k != 3)) return CPU_CODES_NONE;
@@ -481,8 +504,19 @@ static cpu_codes codes_read_by(const accel_plugin_program *p, const cpu_convs *c
   return w->block < w->k ? CPU_CODES_LINE : CPU_CODES_NONE;
 }
 
-/* Results of coded convolutions that only such ones read are codes, also with a pool between.  A
- * residual must be codes where the result is, and so must what is pooled and the pool's result. */
+/* One of a node's result and an image it takes beside it is codes, the other is not, and must be:
+ * both become fp32.  Answers whether that is so. */
+static bool settle_codes(cpu_convs *c, int32_t y, int32_t beside, bool both) {
+  const bool left = c->codes[y] && !c->codes[beside],
+             right = both && !c->codes[y] && c->codes[beside];
+  if (left) c->codes[y] = CPU_CODES_NONE;
+  if (right) c->codes[beside] = CPU_CODES_NONE;
+  return left || right;
+}
+
+/* Results of coded convolutions that only such ones read are codes, also with what images_recoded
+ * knows between.  A residual must be codes where the result is; of the others all are codes, or
+ * none. */
 static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
   for (uint32_t i = 0; i < p->n_node; i++)
     if (gives_codes(p, c, i)) c->codes[p->node[i].out[0]] = CPU_CODES_PIXEL;
@@ -499,27 +533,33 @@ static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
     changed = false;
     for (uint32_t i = 0; i < p->n_node; i++) {
       if (!gives_codes(p, c, i)) continue;
-      const bool pool = is_pool_of_codes(p, i);
-      const int32_t y = p->node[i].out[0], beside = kit_operand(&p->node[i], pool ? 0 : 3);
-      const bool left = beside >= 0 && c->codes[y] && !c->codes[beside],
-                 right = pool && !c->codes[y] && c->codes[beside];
-      if (left) c->codes[y] = CPU_CODES_NONE;
-      if (right) c->codes[beside] = CPU_CODES_NONE;
-      changed = changed || left || right;
+      const uint32_t images = images_recoded(p, i);
+      const int32_t y = p->node[i].out[0], residual = kit_operand(&p->node[i], 3);
+      for (uint32_t k = 0; k < images; k++)
+        changed |= settle_codes(c, y, kit_operand(&p->node[i], k), true);
+      if (!images && residual >= 0) changed |= settle_codes(c, y, residual, false);
     }
   }
 }
 
-/* Results of a ReLU, and what is pooled of such. */
+/* Whether the result has no element below 0, as those before it have been found. */
+static bool is_positive(const accel_plugin_program *p, const cpu_convs *c, uint32_t node) {
+  const accel_plugin_node *n = &p->node[node];
+  const uint32_t images = images_recoded(p, node);
+  if (!images || n->op == ACCEL_PLUGIN_OP_UNARY)
+    return images || kit_attr_i(n, ACCEL_PLUGIN_ATTR_ACT, -1) == ACCEL_PLUGIN_ACT_RELU;
+  bool positive = true;
+  for (uint32_t k = 0; k < images; k++) positive &= cpu_codes_positive(c, kit_operand(n, k));
+  return positive;
+}
+
+/* Results of a ReLU, and what is made of such. */
 static void mark_positive(const accel_plugin_program *p, const cpu_kernels *kernels, cpu_convs *c) {
   if (cpu_codes_flip(kernels->linear[CPU_LAYOUT_I8].x)) return;
   for (uint32_t i = 0; i < p->n_node; i++) {
     const accel_plugin_node *n = &p->node[i];
     if (!gives_codes(p, c, i) || !c->codes[n->out[0]]) continue;
-    const bool relu =
-        kit_attr_i(n, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE) == ACCEL_PLUGIN_ACT_RELU;
-    if (is_pool_of_codes(p, i) ? cpu_codes_positive(c, kit_operand(n, 0)) : relu)
-      c->codes[n->out[0]] |= CPU_CODES_POSITIVE;
+    if (is_positive(p, c, i)) c->codes[n->out[0]] |= CPU_CODES_POSITIVE;
   }
 }
 

@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cpu_conv_i8.h"
+#include "cpu_codes.h"
 #include "kit/kit_scalar.h"
 
 static const double NS_TAP = 0.15, NS_NORM = 1.5;
@@ -63,58 +63,6 @@ static void pool_task(void *arg, uint32_t task, uint32_t worker) {
   }
 }
 
-/* Between convolutions over codes: a line of y is fp32 only until it is coded. */
-typedef struct pool_codes_job {
-  const cpu_kernels *kernels;
-  kit_plane plane;
-  const void *x;
-  void *y;
-  float *lines; /* [workers][room] */
-  int64_t channels, room;
-  bool whole_lines, positive; /* lines of y have one scale; x has no zeros */
-} pool_codes_job;
-
-static void pool_codes_task(void *arg, uint32_t index, uint32_t worker) {
-  const pool_codes_job *j = arg;
-  const cpu_act_format to = j->kernels->linear[CPU_LAYOUT_I8].x;
-  const int64_t image = index / j->plane.out[0], line = index % j->plane.out[0],
-                wide = j->plane.out[1];
-  const cpu_image x = cpu_image_at(j->x, image, cpu_area(j->plane.in), j->channels),
-                  y = cpu_image_at(j->y, image, cpu_area(j->plane.out), j->channels);
-  float *room = j->lines + worker * j->room;
-  j->kernels->pool_pixels(&(cpu_pool_pixels){.plane = j->plane,
-                                             .codes = x.codes,
-                                             .scale = x.scale,
-                                             .zero = j->positive ? NULL : x.zero,
-                                             .channels = j->channels,
-                                             .sign = cpu_codes_flip(to),
-                                             .y = room},
-                          line, line + 1);
-  j->kernels->codes_pixels(&(cpu_pixels){.x = room,
-                                         .y = y.codes + line * wide * j->channels,
-                                         .scale = y.scale + line * wide,
-                                         .zero = y.zero + line * wide,
-                                         .pixels = wide,
-                                         .channels = j->channels,
-                                         .each = j->whole_lines ? wide : 1,
-                                         .most = cpu_codes_most(to),
-                                         .flip = cpu_codes_flip(to),
-                                         .positive = j->positive});
-}
-
-static void launch_pool_codes(const cpu_self *s, const kit_launch *l, const kit_plane *p) {
-  pool_codes_job j = {.kernels = &s->kernels,
-                      .plane = *p,
-                      .x = l->in[0].data,
-                      .y = l->out[0].data,
-                      .lines = l->workspace,
-                      .channels = l->in[0].dim[1],
-                      .whole_lines = cpu_codes_of(&s->convs, l->node->out[0]) == CPU_CODES_LINE,
-                      .positive = cpu_codes_positive(&s->convs, kit_operand(l->node, 0))};
-  j.room = align_floats(p->out[1] * j.channels);
-  cpu_parallel(l, (uint32_t)(l->in[0].dim[0] * p->out[0]), pool_codes_task, &j);
-}
-
 /* How many elements a window has along a dim; 1 where it has none, whose sum is 0. */
 static void count(const kit_plane *p, int axis, bool pads, float *to) {
   for (int64_t o = 0; o < p->out[axis]; o++) {
@@ -134,15 +82,14 @@ static bool is_adaptive(const kit_launch *l) {
 /* Counts of rows and columns, then a plane for each worker. */
 uint64_t cpu_pool_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
                             uint32_t workers) {
-  (void)self;
-  (void)kernels;
   kit_plane p = kit_plane_of(l, NULL);
   if (is_adaptive(l) || !l->out[0].elements) return 0;
-  if (!workers) workers = 1;
-  const int64_t planes = align_floats(p.out[0]) + align_floats(p.out[1]) +
-                         workers * align_floats(cpu_depthwise_layout(&p).all),
-                lines = workers * align_floats(p.out[1] * l->in[0].dim[1]);
-  return (uint64_t)(planes > lines ? planes : lines) * sizeof(float);
+  const uint64_t planes = (uint64_t)(align_floats(p.out[0]) + align_floats(p.out[1]) +
+                                     (workers ? workers : 1) *
+                                         align_floats(cpu_depthwise_layout(&p).all)) *
+                          sizeof(float),
+                 coded = cpu_codes_workspace(self, kernels, l, workers);
+  return planes > coded ? planes : coded;
 }
 
 int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
@@ -154,7 +101,7 @@ int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_err
   if (!out->elements) return ACCEL_PLUGIN_OK;
   if (!x->elements) return kit_scalar(ACCEL_PLUGIN_OP_POOL)(l, error);
   if (cpu_codes_of(&s->convs, l->node->out[0])) {
-    launch_pool_codes(s, l, p);
+    cpu_launch_pool_codes(s, l);
     return ACCEL_PLUGIN_OK;
   }
   j.g.max =
@@ -213,38 +160,57 @@ static void sizes(const kit_launch *l, int64_t in[2], int64_t out[2]) {
 
 uint64_t cpu_resize_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
                               uint32_t workers) {
-  (void)self;
-  (void)kernels;
   int64_t in[2], out[2];
   sizes(l, in, out);
-  return (uint64_t)((workers ? workers : 1) * align_floats(cpu_resize_floats(in, out))) *
-         sizeof(float);
+  const uint64_t planes = (uint64_t)((workers ? workers : 1) *
+                                     align_floats(cpu_resize_floats(in, out))) *
+                          sizeof(float),
+                 coded = cpu_codes_workspace(self, kernels, l, workers);
+  return planes > coded ? planes : coded;
+}
+
+int32_t cpu_taps_new(const kit_launch *l, const int64_t out[2], cpu_taps *to,
+                     accel_plugin_error *error) {
+  kit_taps taps[2];
+  int32_t rc = kit_taps_new(l, taps, error);
+  for (int i = 0; !rc && i < 2; i++) {
+    const int64_t n = out[i] * taps[i].width;
+    to->width[i] = taps[i].width;
+    to->index[i] = malloc((size_t)n * sizeof *to->index[i]);
+    to->weight[i] = malloc((size_t)n * sizeof *to->weight[i]);
+    if (!to->index[i] || !to->weight[i]) rc = kit_no_memory(error, (uint64_t)n * 8);
+    for (int64_t k = 0; !rc && k < n; k++) {
+      to->index[i][k] = (int32_t)taps[i].index[k];
+      to->weight[i][k] = (float)taps[i].weight[k];
+    }
+  }
+  kit_taps_free(taps);
+  return rc;
+}
+
+void cpu_taps_free(cpu_taps *taps) {
+  for (int i = 0; i < 2; i++) {
+    free(taps->index[i]);
+    free(taps->weight[i]);
+  }
 }
 
 int32_t cpu_launch_resize(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
-  kit_taps taps[2];
+  cpu_taps taps = {.width = {0}};
   if (!out->elements || !x->elements) return kit_scalar(ACCEL_PLUGIN_OP_RESIZE)(l, error);
   resize_job j = {
       .kernels = &s->kernels, .x = kit_f32(x), .y = kit_f32(out), .workspace = l->workspace};
   sizes(l, j.g.in, j.g.out);
-  int32_t rc = kit_taps_new(l, taps, error);
-  float *weight[2] = {0};
-  int32_t *index[2] = {0};
-  for (int i = 0; !rc && i < 2; i++) {
-    const int64_t n = j.g.out[i] * taps[i].width;
-    index[i] = malloc((size_t)n * sizeof *index[i]);
-    weight[i] = malloc((size_t)n * sizeof *weight[i]);
-    if (!index[i] || !weight[i]) rc = kit_no_memory(error, (uint64_t)n * 8);
-    for (int64_t k = 0; !rc && k < n; k++) {
-      index[i][k] = (int32_t)taps[i].index[k];
-      weight[i][k] = (float)taps[i].weight[k];
+  const int32_t rc = cpu_taps_new(l, j.g.out, &taps, error);
+  if (!rc && cpu_codes_of(&s->convs, l->node->out[0])) {
+    cpu_launch_resize_codes(s, l, &taps);
+  } else if (!rc) {
+    for (int i = 0; i < 2; i++) {
+      j.g.width[i] = taps.width[i];
+      j.g.index[i] = taps.index[i];
+      j.g.weight[i] = taps.weight[i];
     }
-    j.g.width[i] = taps[i].width;
-    j.g.index[i] = index[i];
-    j.g.weight[i] = weight[i];
-  }
-  if (!rc) {
     j.planes = x->dim[0] * x->dim[1];
     j.room = align_floats(cpu_resize_floats(j.g.in, j.g.out));
     j.tasks =
@@ -252,11 +218,7 @@ int32_t cpu_launch_resize(const cpu_self *s, const kit_launch *l, accel_plugin_e
                   NS_TAP * (double)((cpu_area(j.g.out) + j.room) * (j.g.width[0] + j.g.width[1])));
     cpu_parallel(l, j.tasks, resize_task, &j);
   }
-  kit_taps_free(taps);
-  for (int i = 0; i < 2; i++) {
-    free(index[i]);
-    free(weight[i]);
-  }
+  cpu_taps_free(&taps);
   return rc;
 }
 

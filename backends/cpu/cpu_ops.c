@@ -2,6 +2,7 @@
 #include "cpu_ops.h"
 
 #include "cpu_attention.h"
+#include "cpu_codes.h"
 #include "cpu_conv.h"
 #include "cpu_delta.h"
 #include "cpu_elementwise.h"
@@ -55,8 +56,8 @@ static const cpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_TOPK] = {.launch = cpu_launch_topk, .workspace = cpu_topk_workspace},
     [ACCEL_PLUGIN_OP_NORM] = {.launch = cpu_launch_norm},
     [ACCEL_PLUGIN_OP_SOFTMAX] = {.launch = cpu_launch_softmax},
-    [ACCEL_PLUGIN_OP_UNARY] = {.launch = cpu_launch_unary},
-    [ACCEL_PLUGIN_OP_BINARY] = {.launch = cpu_launch_binary},
+    [ACCEL_PLUGIN_OP_UNARY] = {.launch = cpu_launch_unary, .workspace = cpu_codes_workspace},
+    [ACCEL_PLUGIN_OP_BINARY] = {.launch = cpu_launch_binary, .workspace = cpu_codes_workspace},
     [ACCEL_PLUGIN_OP_GATHER] = {.launch = cpu_launch_gather},
     [ACCEL_PLUGIN_OP_REDUCE] = {.launch = cpu_launch_reduce},
     [ACCEL_PLUGIN_OP_GROUP_NORM] = {.launch = cpu_launch_group_norm},

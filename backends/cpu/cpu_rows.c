@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "cpu_codes.h"
 #include "cpu_elementwise.h"
 #include "cpu_select.h"
 
@@ -111,6 +112,7 @@ static void unary_task(void *arg, uint32_t i, uint32_t worker) {
 
 int32_t cpu_launch_unary(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *x = &l->in[0];
+  if (cpu_codes_of(&s->convs, l->node->out[0])) return cpu_launch_codes(s, l);
   unary_job j = {.kernels = &s->kernels,
                  .kind = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, -1),
                  .x = kit_f32(x),
@@ -163,6 +165,7 @@ static bool steps(const kit_tensor *t, const kit_tensor *out, int64_t *row, int3
 
 int32_t cpu_launch_binary(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *a = &l->in[0], *b = &l->in[1], *out = &l->out[0];
+  if (cpu_codes_of(&s->convs, l->node->out[0])) return cpu_launch_codes(s, l);
   binary_job j = {.run = s->kernels.binary,
                   .kind = (int32_t)kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, 0),
                   .a = kit_f32(a),

@@ -160,6 +160,7 @@ static bench_kind kind_of(const bench_params *params, const accel_strings *input
   if (params->new_tokens) return BENCH_TOKENS;
   if (bench_part_known(inputs)) return bench_part_side(NULL, inputs, &part), part;
   if (listed(inputs, "input_values") || listed(inputs, "input_features")) return BENCH_SAMPLES;
+  if (listed(inputs, "bbox")) return BENCH_TOKENS;
   return listed(inputs, "pixel_values") ? BENCH_PICTURES : BENCH_TOKENS;
 }
 
@@ -249,6 +250,30 @@ static accel_status make_spectrogram(const cJSON *config, const bench_params *pa
   return status;
 }
 
+/* Words of pages with their boxes, and the pages, of the side that the config has: LayoutLMv3. */
+static accel_status make_pages(const cJSON *config, const bench_params *params,
+                               const accel_strings *inputs, int64_t n, int64_t longest,
+                               bench_inputs *out) {
+  const int64_t side = bench_config_number(config, NULL, "input_size"),
+                known = bench_config_number(config, NULL, "max_2d_position_embeddings"),
+                most = known > 1 && known < 1001 ? known - 1 : 1000;
+  accel_status status = add_integers("bbox", n * longest, 4, 0, out);
+  accel_tensor *boxes = &out->item[out->n - 1];
+  int64_t *box = boxes->data;
+  uint64_t state = params->seed;
+  *boxes = (accel_tensor){
+      .name = "bbox", .dtype = ACCEL_I64, .rank = 3, .dim = {n, longest, 4}, .data = box};
+  for (int64_t i = 0; box && i < 2 * n * longest; ++i) { /* left, top, right, bottom */
+    const int64_t at = i / 2 * 4 + i % 2;
+    box[at] = (int64_t)(bench_random(&state) % (uint64_t)most);
+    box[at + 2] = box[at] + 1 + (int64_t)(bench_random(&state) % (uint64_t)(most - box[at]));
+  }
+  if (status != ACCEL_OK || !listed(inputs, "pixel_values")) return status;
+  const int64_t wide = side > 0 ? side : 224;
+  return bench_signal(
+      params, (accel_tensor){.name = "pixel_values", .rank = 4, .dim = {n, 3, wide, wide}}, out);
+}
+
 enum { TILES = 5 }; /* of a picture, where a model takes some (LLaVA-Next) */
 
 static accel_status fill(const cJSON *config, const bench_params *params, accel_endpoint *endpoint,
@@ -264,6 +289,8 @@ static accel_status fill(const cJSON *config, const bench_params *params, accel_
   if (bench_part_known(inputs)) return bench_part_inputs(config, params, inputs, n, longest, out);
   if (result->kind == BENCH_TOKENS) {
     status = make_ids(config, params, endpoint, result, out);
+    if (status == ACCEL_OK && !params->new_tokens && listed(inputs, "bbox"))
+      return make_pages(config, params, inputs, n, longest, out);
     if (status != ACCEL_OK || params->new_tokens || !listed(inputs, "decoder_input_ids"))
       return status;
     return add_integers("decoder_input_ids", n, 1, 0, out);

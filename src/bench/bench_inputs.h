@@ -16,7 +16,8 @@ typedef struct bench_inputs {
 
 /* Makes them from params->seed for what the endpoint takes, and notes lengths, tokens, kind and
  * output in the result.  A model that takes pictures is given pictures, also where it takes texts,
- * too.  Pictures and sounds of a batch are all of the longest length.  Free in any case. */
+ * too; one that takes boxes of words is given words and pages.  Pictures and sounds of a batch are
+ * all of the longest length.  Free in any case. */
 accel_status bench_inputs_make(accel *ctx, const bench_params *params, accel_endpoint *endpoint,
                                bench_result *result, bench_inputs *out);
 /* Notes kind, lengths, tokens and output without making inputs, of a model that is not loaded and

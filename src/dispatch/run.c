@@ -91,8 +91,9 @@ static accel_status default_tokens(const accel_endpoint *ep, const accel__model_
 
 static accel_status check_range(const accel_endpoint *ep, const accel__model_input *in,
                                 const int32_t *value, uint64_t n) {
+  const int32_t least = in->otherwise == ACCEL__DEFAULT_NONE ? -1 : 0;
   for (uint64_t i = 0; in->max && i < n; i++)
-    if (value[i] < 0 || value[i] >= in->max)
+    if (value[i] < least || value[i] >= in->max)
       return accel__fail(ACCEL_ERROR_ARGUMENT,
                          "%s: input '%s' holds %d at token %llu; it must be in [0, %lld)", ep->name,
                          in->name, value[i], (unsigned long long)i, (long long)in->max);

@@ -37,6 +37,9 @@ bool accel__default_row(accel__input_default rule, const accel__default_row_args
     case ACCEL__DEFAULT_ZEROS:
       for (int64_t i = 0; i < row->n; i++) out[i] = 0;
       return true;
+    case ACCEL__DEFAULT_NONE:
+      for (int64_t i = 0; i < row->n; i++) out[i] = -1;
+      return true;
     case ACCEL__DEFAULT_ARANGE:
     case ACCEL__DEFAULT_MASK_CUMSUM:
       for (int64_t i = 0; i < row->n; i++) out[i] = row->position + (int32_t)i;

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdio.h>
 
+#include "modeling/vision.h"
+
 float *accel__alibi_slopes(accel__build *b, int64_t heads) {
   float *slope = accel__arena_array(b->arena, (size_t)heads, sizeof *slope);
   int64_t power = 1;
@@ -142,6 +144,12 @@ static accel__tensor embeddings(accel__build *b, const accel__gpt *c) {
   accel__at(b->p, 0, "embeddings");
   accel__tensor x = accel__merge_images(
       b, accel__embedding(b, b->input_ids, c->vocab, width, c->token_embedding));
+  if (b->token_type_ids >= 0 && !b->decoding) {
+    accel__tensor one_more =
+        accel__affine(b, accel__cast(b, b->token_type_ids, ACCEL_PLUGIN_F32), 1.0, 1.0);
+    x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, x,
+                      accel__optional_embedding(b, one_more, c->vocab, width, c->token_embedding));
+  }
   if (width != c->hidden)
     x = accel__dense_layer(b, x, c->hidden, false, -1, NULL, "%s", c->project_in);
   if (c->embedding_norm != NULL)
@@ -180,6 +188,7 @@ accel_status accel__gpt_build(accel__build *b, const accel__gpt *c) {
   b->model->max_positions = c->positions > 0 ? c->positions : c->longest;
   ACCEL_TRY(accel__read_labels(b));
   accel__add_tokens(b, c->vocab);
+  if (c->word_types) accel__add_word_types(b, c->vocab);
   if (c->positions > 0 || c->rotary)
     accel__add_positions(b, c->rotary ? INT32_MAX : c->positions, c->position_rule, 0);
   return accel__causal_build(

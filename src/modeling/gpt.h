@@ -38,6 +38,7 @@ typedef struct accel__gpt {
   const float *slopes; /* [heads] ALiBi, in units of scores; NULL none */
   double scale;        /* of scores; 0: 1/sqrt(head_dim) */
   double clip;         /* q, k and v are clamped to it; 0 not */
+  bool word_types;     /* forward adds the words that token_type_ids name (GPT-2) */
   int64_t window;      /* tokens that a sliding layer sees; 0: none slides */
   bool sliding[ACCEL__MAX_LAYERS];
   /* Names: `layer` without its number, the others behind it.  norm2 NULL: the feed-forward reads

@@ -159,6 +159,10 @@ void accel__add_token_types(accel__build *b, int64_t types) {
   b->token_type_ids = token_input(b, "token_type_ids", types, ACCEL__DEFAULT_ZEROS);
 }
 
+void accel__add_word_types(accel__build *b, int64_t vocab) {
+  b->token_type_ids = token_input(b, "token_type_ids", vocab, ACCEL__DEFAULT_NONE);
+}
+
 void accel__add_positions(accel__build *b, int64_t max, accel__input_default otherwise,
                           int64_t offset) {
   b->position_ids =

@@ -122,7 +122,8 @@ typedef enum accel__input_default {
   /* id of the token in front of, and behind, each token in its row of the padded tensor, plus 1; 0
    * where there is none.  Padding counts, as in a convolution over the padded row (MobileBERT) */
   ACCEL__DEFAULT_PREVIOUS,
-  ACCEL__DEFAULT_NEXT
+  ACCEL__DEFAULT_NEXT,
+  ACCEL__DEFAULT_NONE /* -1: the row is no index */
 } accel__input_default;
 /* How a DERIVED input comes about. */
 typedef struct accel__derived {

@@ -244,6 +244,8 @@ accel__tensor accel__weight_blocks(accel__build *b, accel_plugin_weight_use use,
  * b->B says. */
 void accel__add_tokens(accel__build *b, int64_t vocab);
 void accel__add_token_types(accel__build *b, int64_t types);
+/* token_type_ids that name words of the vocabulary, -1 where they are absent (GPT-2) */
+void accel__add_word_types(accel__build *b, int64_t vocab);
 /* An input handed on whole, [B, ...] of F32 or I32; its dims may be symbols of its own. */
 accel__tensor accel__add_item(accel__build *b, const char *name, accel_plugin_dtype dtype,
                               uint32_t rank, const accel__dim *dims,

@@ -286,6 +286,15 @@ accel__tensor accel__cast(accel__build *b, accel__tensor x, accel_plugin_dtype d
   return accel__node(b->p, ACCEL_PLUGIN_OP_CAST, &x, 1, &attr, 1, NULL, 1);
 }
 
+accel__tensor accel__optional_embedding(accel__build *b, accel__tensor one_more, int64_t rows,
+                                        int64_t width, const char *name) {
+  accel__tensor id = accel__clamp(b, accel__affine(b, one_more, 1.0, -1.0), 0.0, (double)rows);
+  accel__tensor there = accel__clamp(b, one_more, 0.0, 1.0);
+  there = accel__reshape(b->p, there, 2, (accel__dim[]){b->T, accel__const_dim(b->p, 1)});
+  accel__tensor x = accel__embedding(b, accel__cast(b, id, ACCEL_PLUGIN_I32), rows, width, name);
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, x, there);
+}
+
 accel__tensor accel__unit_rows(accel__build *b, accel__tensor x) {
   accel__attr l2[] = {ACCEL_I(NORM_KIND, ACCEL_PLUGIN_NORM_L2), ACCEL_F(EPS, 1e-30)};
   return accel__node(b->p, ACCEL_PLUGIN_OP_NORM, &x, 1, l2, 2, NULL, 1);

@@ -125,6 +125,9 @@ accel__tensor accel__reduce_last(accel__build *b, accel__tensor x);
 accel__tensor accel__affine(accel__build *b, accel__tensor x, double factor, double offset);
 accel__tensor accel__clamp(accel__build *b, accel__tensor x, double low, double high);
 accel__tensor accel__cast(accel__build *b, accel__tensor x, accel_plugin_dtype dtype);
+/* Rows `one_more` - 1 (fp32 [T]) of the table, and zeros where that is -1. */
+accel__tensor accel__optional_embedding(accel__build *b, accel__tensor one_more, int64_t rows,
+                                        int64_t width, const char *name);
 accel__tensor accel__unit_rows(accel__build *b, accel__tensor x); /* x / |x| over the last dim */
 accel__tensor accel__scalar(accel__build *b, const char *name);   /* a weight of one element, [1] */
 

@@ -94,11 +94,13 @@ static accel__tensor unit_conv(accel__build *b, const accel__dpt_neck *c, accel_
 static accel__tensor residual_unit(accel__build *b, const accel__dpt_neck *c, accel__tensor x,
                                    const char *path) {
   static const accel__activation relu = {.act = ACCEL_PLUGIN_ACT_RELU};
-  const accel__conv first = three(c->fusion, c->bias, &relu),
-                    second = three(c->fusion, c->bias, NULL);
+  const accel__conv first = three(c->fusion, c->bias, &relu);
+  accel__conv second = three(c->fusion, c->bias, NULL);
+  const bool apart = c->batch_norm && c->bias; /* the norm is no part of the convolution then */
+  if (!apart) second.residual = x;
   accel__tensor y = accel__unary(b->p, ACCEL_PLUGIN_ACT_RELU, x);
   y = unit_conv(b, c, unit_conv(b, c, y, &first, path, 1), &second, path, 2);
-  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, x);
+  return apart ? accel__binary(b->p, ACCEL_PLUGIN_BINARY_ADD, y, x) : y;
 }
 
 accel__tensor accel__dpt_fuse(accel__build *b, const accel__dpt_neck *c) {

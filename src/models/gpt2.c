@@ -15,6 +15,7 @@ accel_status accel__gpt2_read(accel__build *b, accel__gpt *c) {
                     .norm_affine = true,
                     .qkv = ACCEL__QKV_TRANSPOSED,
                     .act = {.act = ACCEL_PLUGIN_ACT_GELU_TANH},
+                    .word_types = true,
                     .token_embedding = "wte",
                     .position_embedding = "wpe",
                     .last_norm = "ln_f",

@@ -44,6 +44,7 @@ accel_status accel__gpt_neo_read(accel__build *b, accel__gpt *c) {
                     .unscaled = true,
                     .window = 256,
                     .act = {.act = ACCEL_PLUGIN_ACT_GELU_TANH},
+                    .word_types = true,
                     .token_embedding = "wte",
                     .position_embedding = "wpe",
                     .last_norm = "ln_f",

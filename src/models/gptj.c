@@ -18,6 +18,7 @@ accel_status accel__gptj_read(accel__build *b, accel__gpt *c) {
                     .rotary = true,
                     .parallel = true,
                     .act = {.act = ACCEL_PLUGIN_ACT_GELU_TANH},
+                    .word_types = true,
                     .token_embedding = "wte",
                     .last_norm = "ln_f",
                     .layer = "h",

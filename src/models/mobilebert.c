@@ -101,14 +101,8 @@ static accel__tensor dense_norm(accel__build *b, const mobile_config *c, accel__
 static accel__tensor neighbours(accel__build *b, const accel__bert_config *base, bool next) {
   accel__tensor one_more = /* id + 1, or 0 */
       accel__cast(b, accel__add_neighbour(b, base->vocab, next), ACCEL_PLUGIN_F32);
-  accel__tensor id =
-      accel__clamp(b, accel__affine(b, one_more, 1.0, -1.0), 0.0, (double)base->vocab);
-  id = accel__cast(b, id, ACCEL_PLUGIN_I32);
-  accel__tensor there = accel__clamp(b, one_more, 0.0, 1.0);
-  there = accel__reshape(b->p, there, 2, (accel__dim[]){b->T, accel__const_dim(b->p, 1)});
-  accel__tensor x =
-      accel__embedding(b, id, base->vocab, base->embedding, "embeddings.word_embeddings");
-  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MUL, x, there);
+  return accel__optional_embedding(b, one_more, base->vocab, base->embedding,
+                                   "embeddings.word_embeddings");
 }
 
 static accel__tensor embeddings(accel__build *b, const mobile_config *c) {

@@ -295,11 +295,10 @@ bool accel__model_leaves_unread(const accel__model *model, const char *name) {
                                         "rows",
                                         "cols",
                                         NULL};
-  /* their forwards add the words that token_type_ids name, which is not implemented */
-  static const char *const adds_types[] = {"gpt2", "gptj", "gpt_neo", NULL};
   if (is_among(model->unread, name) || is_among(written, name)) return true;
-  return strcmp(name, "token_type_ids") == 0 && model->vocab_size > 0 &&
-         !is_among(adds_types, model->model_type);
+  for (uint32_t i = 0; i < model->n_inputs; i++)
+    if (strcmp(model->inputs[i].name, name) == 0) return false;
+  return strcmp(name, "token_type_ids") == 0 && model->vocab_size > 0;
 }
 
 void accel__model_free(accel__model **model) {

@@ -267,6 +267,12 @@ static void close_buffers(run_buffers *of) {
   free(of->lengths);
 }
 
+/* Whether transformers' tokenizer of the model makes token_type_ids: not where there is one type,
+ * nor where types are words of the vocabulary. */
+static bool reads_types(const accel__model_input *in) {
+  return in->max > 1 && in->otherwise == ACCEL__DEFAULT_ZEROS;
+}
+
 /* Packs pieces order[0..k) into one batch. */
 static void pack(const accel_endpoint *ep, const accel__piece *pieces, const sized *order,
                  uint32_t k, const run_buffers *to, accel__batch *batch) {
@@ -284,9 +290,7 @@ static void pack(const accel_endpoint *ep, const accel__piece *pieces, const siz
   *batch = (accel__batch){.n = k, .lengths = to->lengths, .tokens = t, .adapter = to->adapter};
   batch->value[input_index(ep, "input_ids")] = to->ids;
   int type_input = input_index(ep, "token_type_ids");
-  /* a model with one type has no use for them: transformers' tokenizers of such models do not make
-   * any */
-  if (types && type_input >= 0 && ep->model->inputs[type_input].max > 1)
+  if (types && type_input >= 0 && reads_types(&ep->model->inputs[type_input]))
     batch->value[type_input] = to->types;
 }
 

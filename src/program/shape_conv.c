@@ -39,13 +39,15 @@ static accel__dim plus(accel__infer *c, accel__dim a, int64_t n) {
   return accel__dim_op(c->p, op, a, accel__const_dim(c->p, n < 0 ? -n : n));
 }
 
-/* (in + pads - dilation*(kernel-1) - 1) / stride + 1 */
+/* (in + pads - dilation*(kernel-1) - 1) / stride + 1, and just `in` where that is the same for all
+ * of them: then both are known to be equal. */
 static accel__dim window_count(accel__infer *c, accel__dim in, uint32_t i, uint32_t spatial,
                                int64_t kernel, bool ceil) {
   int64_t pads =
       listed(c, ACCEL_PLUGIN_ATTR_PADS, i, 0) + listed(c, ACCEL_PLUGIN_ATTR_PADS, i + spatial, 0);
   int64_t reach = listed(c, ACCEL_PLUGIN_ATTR_DILATION, i, 1) * (kernel - 1) + 1,
           stride = listed(c, ACCEL_PLUGIN_ATTR_STRIDE, i, 1);
+  if (!ceil && stride == 1 && pads == reach - 1) return in;
   accel__dim free = plus(c, in, pads - reach), step = accel__const_dim(c->p, stride);
   accel__dim steps =
       accel__dim_op(c->p, ceil ? ACCEL_PLUGIN_DIM_CEILDIV : ACCEL_PLUGIN_DIM_FLOORDIV, free, step);

@@ -5,8 +5,8 @@
     python3 tests/goldens/make_decoder_goldens.py [name ...]      only the named fixtures
 
 Written as make_encoder_goldens.py writes (its helpers are used), one directory per configuration; lines go to goldens.list beside those of the
-encoders.  Cases: single (one sequence, no mask), right and left (padding), given (position_ids).  Outputs of sequence heads read the last token that
-is no padding, so they are made with either padding.
+encoders.  Cases: single (one sequence, no mask), right and left (padding), given (position_ids), types (right, with token_type_ids).  Outputs of
+sequence heads read the last token that is no padding, so they are made with either padding.
 """
 import json
 import sys
@@ -32,10 +32,10 @@ def make_inputs(config, case, length, positions):
     pad = text.pad_token_id or 0
     ids = torch.randint(3, text.vocab_size, (batch, length))
     inputs = {"input_ids": ids}
-    if case in ("right", "left"):
+    if case in ("right", "left", "types"):
         mask = torch.ones(batch, length, dtype=torch.long)
         for row, kept in enumerate((length, max(1, length // 2), max(1, length - 3))):
-            padded = slice(kept, length) if case == "right" else slice(0, length - kept)
+            padded = slice(0, length - kept) if case == "left" else slice(kept, length)
             mask[row, padded] = 0
             ids[row, padded] = pad
         inputs["attention_mask"] = mask
@@ -44,6 +44,8 @@ def make_inputs(config, case, length, positions):
         mask[1, length - 3:] = 0
         ids[0, -2:] = ids[1, length - 4:] = pad
         inputs["attention_mask"] = mask
+    if case == "types":  # words of the vocabulary that GPT-2 and its kin add
+        inputs["token_type_ids"] = torch.randint(0, text.vocab_size, (batch, length))
     if case == "given":
         inputs["position_ids"] = torch.stack([torch.randperm(positions)[:length] for _ in range(batch)])
     return inputs
@@ -241,7 +243,7 @@ def moe_fixtures():
 def gpt_fixtures():
     small = dict(vocab_size=67, n_embd=24, n_layer=2, n_head=3, n_positions=40, bos_token_id=1, eos_token_id=2, pad_token_id=0)
     classes = ["GPT2LMHeadModel", "GPT2Model"] + [f"GPT2For{h}" for h in HEADS[1:]]
-    yield "gpt2", dict(config=T.GPT2Config(**small), classes=classes, cases=("single", "right", "left", "given"))
+    yield "gpt2", dict(config=T.GPT2Config(**small), classes=classes, cases=("single", "right", "left", "given", "types"))
     odd = T.GPT2Config(**{**small, "n_layer": 3, "n_inner": 31, "activation_function": "relu", "scale_attn_by_inverse_layer_idx": True,
                           "tie_word_embeddings": False, "layer_norm_epsilon": 1e-3})
     yield "gpt2_odd", dict(config=odd, classes=["GPT2LMHeadModel"], cases=("right",), dtype=torch.float16,
@@ -412,12 +414,12 @@ def phi_fixtures():
 def old_gpt_fixtures():
     small = dict(vocab_size=67, bos_token_id=1, eos_token_id=2, pad_token_id=0)
     gptj = T.GPTJConfig(**small, n_embd=32, n_layer=2, n_head=4, n_positions=40, rotary_dim=4)
-    yield "gptj", dict(config=gptj, classes=["GPTJForCausalLM", "GPTJForQuestionAnswering"], cases=FORWARD)
+    yield "gptj", dict(config=gptj, classes=["GPTJForCausalLM", "GPTJForQuestionAnswering"], cases=FORWARD + ("types",))
     odd = T.GPTJConfig(**small, n_embd=24, n_layer=1, n_head=3, n_positions=40, rotary_dim=8, n_inner=31, activation_function="relu", tie_word_embeddings=True)
     yield "gptj_tied", dict(config=odd, classes=["GPTJForCausalLM"], cases=("right",))
     neo = T.GPTNeoConfig(**small, hidden_size=24, num_layers=3, num_heads=3, max_position_embeddings=64, window_size=5,
                          attention_types=[[["global", "local"], 1], [["local"], 1]])
-    yield "gpt_neo", dict(config=neo, classes=classes_of("GPTNeo"), cases=FORWARD, length=14)
+    yield "gpt_neo", dict(config=neo, classes=classes_of("GPTNeo"), cases=FORWARD + ("types",), length=14)
     odd = T.GPTNeoConfig(**small, hidden_size=24, num_layers=2, num_heads=4, max_position_embeddings=40, window_size=3, attention_types=[[["local"], 2]],
                          intermediate_size=31, tie_word_embeddings=False, activation_function="gelu")
     yield "gpt_neo_local", dict(config=odd, classes=["GPTNeoForCausalLM"], cases=("right",))

@@ -462,8 +462,8 @@ static image make_image(cpu_act_format to, int64_t high, int64_t wide, int64_t c
                         bool lines) {
   image m = {high, wide, channels, NULL, filled(high * wide), filled(high * wide)};
   const int64_t n = high * wide * channels;
-  m.code = guard_bytes((uint64_t)n + 15); /* what may be read behind */
-  for (int64_t i = 0; i < n + 15; i++) m.code[i] = (uint8_t)pick(0, to == CPU_ACT_U7B ? 127 : 255);
+  m.code = guard_bytes((uint64_t)n + 63); /* what may be read behind */
+  for (int64_t i = 0; i < n + 63; i++) m.code[i] = (uint8_t)pick(0, to == CPU_ACT_U7B ? 127 : 255);
   for (int64_t i = 0; i < high * wide; i++) {
     const bool again = lines && i % wide;
     m.scale[i] = again ? m.scale[i - 1] : 0.01f + fabsf(m.scale[i]);

@@ -87,8 +87,9 @@ static inline void amx_prefetch(const void *tile, int64_t ld, bool second) {
 
 /* The last step of b, which has `rows` rows: zeros behind them. */
 static inline void amx_fill_up(const char *b, int64_t rows, char *to) {
-  memcpy(to, b, (size_t)(rows * AMX_PANEL));
-  memset(to + rows * AMX_PANEL, 0, (size_t)(AMX_STEP_BYTES - rows * AMX_PANEL));
+  for (int64_t i = 0; i < 2 * AMX_ROWS; i++)
+    _mm512_storeu_si512(to + i * AMX_BYTES, i < 2 * rows ? _mm512_loadu_si512(b + i * AMX_BYTES)
+                                                         : _mm512_setzero_si512());
 }
 
 #endif

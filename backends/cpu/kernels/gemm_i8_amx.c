@@ -11,15 +11,9 @@ _Static_assert((int)GEMM_COLS == (int)AMX_TILE && (int)DOT_STEP == (int)AMX_PANE
 
 typedef vi tile_sums[AMX_TILE][GEMM_VECS];
 
-/* The last codes of a block, `count` of each row: their own memory, for a step reads AMX_BYTES. */
-static void copy_codes(const uint8_t *x, int64_t ldx, int64_t rows, int64_t count, uint8_t *to) {
-  for (int64_t i = 0; i < rows; i++) memcpy(to + i * AMX_BYTES, x + i * ldx, (size_t)count);
-}
-
-/* Sums of k codes. */
-V_INLINE void sum_block(const bool second, const int64_t rows, int64_t k, const uint8_t *x,
-                        int64_t ldx, bool padded, const char *w, const char *prefetch_at,
-                        int64_t prefetch_step, tile_sums sum) {
+/* Sums of k codes; what follows the last of them in a row is read, and multiplied by 0. */
+V_INLINE void sum_block(const bool second, int64_t k, const uint8_t *x, int64_t ldx, const char *w,
+                        const char *prefetch_at, int64_t prefetch_step, tile_sums sum) {
   amx_zero();
   for (; k >= AMX_BYTES; k -= AMX_BYTES, x += AMX_BYTES, w += AMX_STEP_BYTES) {
     for (int r = 0; r < AMX_BYTES / 4 / ROUND; r++, prefetch_at += prefetch_step)
@@ -28,13 +22,7 @@ V_INLINE void sum_block(const bool second, const int64_t rows, int64_t k, const 
   }
   if (k > 0) {
     char last[AMX_STEP_BYTES] __attribute__((aligned(64)));
-    uint8_t codes[AMX_TILE * AMX_BYTES] __attribute__((aligned(64)));
     amx_fill_up(w, (k + 15) / 16 * 4, last);
-    if (!padded) {
-      copy_codes(x, ldx, rows, k, codes);
-      x = codes;
-      ldx = AMX_BYTES;
-    }
     AMX_MULTIPLY(_tile_dpbusd, x, ldx, last, second);
   }
   amx_store(sum, second);
@@ -57,9 +45,9 @@ static void run_tile(int64_t rows, const cpu_gemm *g, const place *p, const char
     const char *scale = from.scale + scale_at * (int64_t)sizeof(float);
     w += GEMM_COLS * cpu_i8_head(false, k);
     if (rows > AMX_ROWS)
-      sum_block(true, rows, k, x, from.ldx, !windows, w, prefetch_at, prefetch_step, sum);
+      sum_block(true, k, x, from.ldx, w, prefetch_at, prefetch_step, sum);
     else
-      sum_block(false, rows, k, x, from.ldx, !windows, w, prefetch_at, prefetch_step, sum);
+      sum_block(false, k, x, from.ldx, w, prefetch_at, prefetch_step, sum);
     w += steps * DOT_STEP;
     prefetch_at += steps / ROUND * prefetch_step;
     if (windows) {
@@ -82,7 +70,7 @@ static void set_height(int64_t *height, int64_t rows) {
 }
 #include "kernels/gemm_i8_walk.h"
 
-/* Pictures whose windows consist of parts of a few codes are left to vectors. */
+/* Windows that consist of parts of a few codes are left to vectors. */
 void accel_i8_linear_32x32__amx(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
                                 int64_t panel_end) {
   if (g->implicit_gemm && g->implicit_gemm->part)

@@ -17,7 +17,7 @@ typedef struct cpu_implicit_gemm {
    * line_bytes behind the one before.  Ranges of rows that a kernel is called for are whole
    * lines. */
   int64_t line, line_bytes;
-  /* k that are neighbours in x and share one scale; the k of a call are a multiple of it.  Up to 15
+  /* k that are neighbours in x and share one scale; the k of a call are a multiple of it.  Up to 63
    * bytes behind a block are read. */
   int64_t block;
   const int64_t *x_at; /* [k / block]: where a block begins, in bytes from its row's beginning */
