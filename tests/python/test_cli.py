@@ -500,6 +500,8 @@ class Inside(Case):
         self.assertEqual(drawn[0], drawn[1])
         self.assertTrue(len(set(drawn[0])) > 1 and all(5 <= n <= 30 for n in drawn[0]))
         whisper = os.path.join(ROOT, "tests", "fixtures", "speech", "many")
+        page = self.good("bench", os.path.join(ROOT, "tests", "fixtures", "models", "layoutlmv3"), "--batch", "2", "--seq", "9", "--iters", "1")  # words; the page's side is the config's
+        self.assertEqual(page["lengths"], [9, 9])
         heard = self.good("bench", whisper, "--task", "transcribe", "--seq", "9000", "--new", "7", "--iters", "2", "--profile")
         self.assertEqual((heard["task"], heard["lengths"], heard["new_tokens"], heard["prefill_tokens_per_s"]), ("transcribe", [9000], 7, None))
         self.assertTrue(heard["encoder_ms"] > 0 and heard["decoder_ms_per_token"] > 0 and heard["load_ms"] > 0)
