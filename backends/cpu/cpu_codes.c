@@ -94,7 +94,8 @@ static int64_t room_of(const kit_launch *l) {
 uint64_t cpu_codes_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
                              uint32_t workers) {
   (void)kernels;
-  if (l->out[0].rank < 3 || (self && !cpu_codes_of(&self->convs, l->node->out[0]))) return 0;
+  const bool image = l->out[0].rank == 4 || l->node->op == ACCEL_PLUGIN_OP_POOL;
+  if (!image || (self && !cpu_codes_of(&self->convs, l->node->out[0]))) return 0;
   return (uint64_t)(room_of(l) * (workers ? workers : 1)) * sizeof(float);
 }
 

@@ -471,8 +471,9 @@ static bool same_shape(const accel_plugin_program *p, int32_t a, int32_t b) {
   return x->rank == y->rank && !memcmp(x->dim, y->dim, x->rank * sizeof *x->dim);
 }
 
-/* What can take images as codes and give codes: a pool, a resize whose outputs depend on two
- * inputs along each side at most, a sum of two and ReLU; answers how many images it takes, 0 for other nodes. */
+/* What can take images as codes and give codes: a pool, a resize whose outputs depend on two inputs
+ * along each side at most, a sum of two and ReLU; answers how many images it takes, 0 for other
+ * nodes. */
 static uint32_t images_recoded(const accel_plugin_program *p, uint32_t node) {
   const accel_plugin_node *n = &p->node[node];
   const int32_t x = kit_operand(n, 0), y = n->out[0], other = kit_operand(n, 1);

@@ -1,5 +1,5 @@
 /* cpu_matmul.c - products of two computed matrices: each task packs its columns of b and multiplies
- * all rows of a with them; or, of a single row, takes rows of b as they are. */
+ * all rows of a with them. */
 #include "cpu_matmul.h"
 
 #include "kit/kit_scalar.h"
@@ -12,7 +12,7 @@ typedef struct job {
   float scale;
   float *workspace;
   int64_t workspace_floats;
-  uint32_t groups; /* of panels; tasks of single rows */
+  uint32_t groups; /* of panels */
 } job;
 
 static void pack_panel(const job *j, const float *b, int64_t panel, float *to) {
@@ -57,21 +57,6 @@ static void columns_task(void *arg, uint32_t index, uint32_t worker) {
     k->binary(ACCEL_PLUGIN_BINARY_MUL, y + r * j->n, 1, &j->scale, 0, y + r * j->n, cols);
 }
 
-/* A single row of a: rows of b are added up where they lie. */
-static void row_task(void *arg, uint32_t index, uint32_t worker) {
-  const job *j = arg;
-  const int64_t count = j->out->elements / j->n;
-  (void)worker;
-  for (int64_t i = cpu_share(count, index, j->groups); i < cpu_share(count, index + 1, j->groups);
-       i++) {
-    float *y = kit_f32(j->out) + i * j->n;
-    j->s->kernels.fold(ACCEL_PLUGIN_REDUCE_SUM, kit_matrix_at(j->b, j->out, i), j->k, j->n,
-                       kit_matrix_at(j->a, j->out, i), y, j->n);
-    if (j->scale != 1.0f)
-      j->s->kernels.binary(ACCEL_PLUGIN_BINARY_MUL, y, 1, &j->scale, 0, y, j->n);
-  }
-}
-
 /* Panels of one whole matrix b, in floats. */
 static int64_t packed_floats(const cpu_kernels *k, const kit_launch *l) {
   int64_t n = kit_cols(&l->out[0]), inner = kit_cols(&l->in[0]);
@@ -101,11 +86,6 @@ int32_t cpu_launch_matmul(const cpu_self *s, const kit_launch *l, accel_plugin_e
   j.trans = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_TRANS_B, 0) != 0;
   j.scale = (float)kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0);
   int64_t count = out->elements / (j.m * j.n);
-  if (j.m == 1 && !j.trans && j.k > 0) {
-    j.groups = cpu_tasks(l, count, 10 + 0.1 * (double)j.n * (double)j.k);
-    cpu_parallel(l, j.groups, row_task, &j);
-    return ACCEL_PLUGIN_OK;
-  }
   /* ns of one matrix: packing and multiplying */
   double cost = (double)j.n * (double)j.k * (0.3 + 0.04 * (double)j.m);
   uint32_t tasks = cpu_tasks(l, count * j.panels, cost / (double)j.panels);
