@@ -302,9 +302,9 @@ def dpt_fixtures():
     yield "depth_anything", dict(config=T.DepthAnythingConfig(**anything), adjust=louder, cases=[
         case("DepthAnythingForDepthEstimation", "batch", same, args=HIDDEN), case("DepthAnythingForDepthEstimation", "wide", wide),
         case("DepthAnythingForDepthEstimation", "tall", tall)])
-    # wide enough for convolutions at int8, and for codes through the resizes, sums and ReLUs between them
-    coded = T.DepthAnythingConfig(**{**anything, "backbone_config": T.Dinov2Config(**{**seen, "out_features": ["stage2", "stage3"]}), "neck_hidden_sizes": [8, 12],
-                                     "reassemble_factors": [2, 1], "fusion_hidden_size": 36, "head_hidden_size": 20})
+    # wide enough for convolutions at int8, and for codes through the resize of the head and ReLUs between them
+    coded = T.DepthAnythingConfig(**{**anything, "backbone_config": T.Dinov2Config(**{**seen, "out_features": ["stage3"]}), "neck_hidden_sizes": [12],
+                                     "reassemble_factors": [1], "fusion_hidden_size": 44, "head_hidden_size": 20})
     yield "depth_anything_coded", dict(config=coded, adjust=louder, cases=[case("DepthAnythingForDepthEstimation", "wide", wide)], dtype=torch.float16)
     metric = T.DepthAnythingConfig(**{**anything, "depth_estimation_type": "metric", "max_depth": 80, "head_in_index": -2})
     yield "depth_anything_metric", dict(config=metric, cases=[case("DepthAnythingForDepthEstimation", "wide", wide)], dtype=torch.float16)
