@@ -8,7 +8,7 @@
 #include "vulkan/vlk.h"
 
 static VkResult make(gpu_device *d, uint32_t kernel, VkPipeline *out) {
-  uint32_t *words = gpu_spirv_unpack(kernel);
+  uint32_t *words = gpu_shader_unpack(&gpu_spirv[kernel]);
   if (!words) return VK_ERROR_OUT_OF_HOST_MEMORY;
   VkShaderModuleCreateInfo code = {.sType = VK_STRUCTURE_TYPE_SHADER_MODULE_CREATE_INFO,
                                    .codeSize = gpu_spirv[kernel].bytes,
@@ -33,9 +33,9 @@ int32_t vlk_pipeline(gpu_device *d, uint32_t kernel, VkPipeline *out, accel_plug
   char why[160];
   *out = atomic_load_explicit(&d->pipeline[kernel], memory_order_acquire);
   if (*out) return ACCEL_PLUGIN_OK;
-  gpu_spirv_lacks(d->limits.local_size,
-                  d->card->properties.limits.maxPerStageDescriptorStorageBuffers, "Vulkan", kernel,
-                  why, sizeof why);
+  gpu_shader_lacks(&gpu_spirv[kernel], d->limits.local_size,
+                   d->card->properties.limits.maxPerStageDescriptorStorageBuffers, "Vulkan", kernel,
+                   why, sizeof why);
   if (*why)
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "kernel %s: %s",
                     gpu_kernels[kernel].name, why);

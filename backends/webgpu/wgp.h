@@ -3,16 +3,18 @@
  *
  * Nothing of wgpu-native is linked: the library is opened at the first question and stays. Kernels
  * are the SPIR-V that the Vulkan plugin has (gpu/spirv/gpu_spirv.h), which wgpu-native translates
- * for Vulkan, Metal and Direct3D 12. A device, once opened, lives to the end of the process with its
- * pipelines; only a lost one is taken down, when its last endpoint closes.
+ * for Vulkan, Metal and Direct3D 12, with their parameters as immediate data; or WGSL made of it,
+ * with the parameters in a uniform buffer, where there is no such data. A device, once opened, lives
+ * to the end of the process with its pipelines; only a lost one is taken down, when its last
+ * endpoint closes.
  *
  * Errors: wgpu-native tells them by a callback in the thread and within the call that is wrong, with
  * a lock held; on_error (wgp_open.c) keeps the first one of the thread, and wgp_check makes an error
  * of it.  A command buffer that is wrong must not be submitted: wgpu-native would end the process.
  *
  * Files: wgp_library.c (the library, adapters) wgp_device.c (what there is) wgp_open.c (devices,
- * limits, errors) wgp_memory.c (buffers, copies) wgp_pipeline.c (kernels) wgp_stream.c (commands of
- * a run) wgp_api.c (the gpu_api). */
+ * limits, errors) wgp_memory.c (buffers, copies) wgp_pipeline.c (kernels) wgp_spirv.c, wgp_wgsl.c
+ * (their shaders) wgp_stream.c (commands of a run) wgp_api.c (the gpu_api). */
 #ifndef ACCEL_WEBGPU_WGP_H
 #define ACCEL_WEBGPU_WGP_H
 
@@ -40,6 +42,7 @@ typedef struct wgp_card {
   uint32_t type;                      /* WGPUAdapterType */
   uint32_t vendor, device;            /* PCI ids; 0: not told */
   bool has_immediates;
+  bool wgsl; /* shaders are WGSL, and parameters lie in a uniform buffer */
   WGPULimits limits;
 } wgp_card;
 
@@ -66,11 +69,28 @@ void wgp_unusable(const wgp_card *card, char *why, size_t n);
 
 /* ---- wgp_open.c ---- */
 
-/* Layouts by the number of buffers: pipelines with as many share one. */
+/* Layouts by the number of buffers, behind which WGSL has the parameters: pipelines with as many
+ * share one. */
 typedef struct wgp_layout {
   WGPUBindGroupLayout group;
   WGPUPipelineLayout pipeline;
 } wgp_layout;
+
+/* What a dispatch binds.  In WGSL's way buffers of the kernel that overlap are one binding. */
+typedef struct wgp_binds {
+  uint32_t n;
+  WGPUBindGroupEntry entry[GPU_BINDINGS + 1];
+  uint64_t names; /* 4 bits for each buffer of the kernel: the first one it is bound with */
+  uint32_t at[GPU_BINDINGS]; /* element of its binding at which each buffer of the kernel begins */
+} wgp_binds;
+
+/* The pipeline of a kernel some of whose buffers are one. */
+typedef struct wgp_shared {
+  struct wgp_shared *next;
+  uint32_t kernel;
+  uint64_t names; /* see wgp_binds */
+  WGPUComputePipeline pipeline;
+} wgp_shared;
 
 typedef struct wgp_batch { /* a submission that may still run */
   uint64_t index;          /* wgpu-native's */
@@ -84,12 +104,15 @@ struct gpu_stream {
   /* of the commands that are not yet submitted; NULL: none is open */
   WGPUCommandEncoder encoder;
   WGPUComputePassEncoder pass;
-  uint32_t kernel;   /* that the pass has set; GPU_KERNELS: none */
-  uint32_t commands; /* in the encoder */
+  WGPUComputePipeline pipeline; /* that the pass has set; NULL: none */
+  uint32_t commands;            /* in the encoder */
   uint64_t work;
   gpu_buffer *updates; /* on the device, and what it is to hold; NULL until the first */
   uint8_t *staged;
   uint32_t n_staged;
+  gpu_buffer *params; /* WGSL: parameters of the encoder's dispatches, and what it is to hold */
+  uint8_t *params_staged;
+  uint32_t n_params;               /* dispatches */
   wgp_batch flying[WGP_IN_FLIGHT]; /* a ring: n_flying from `first` on */
   uint32_t first, n_flying;
   double ended; /* seconds, when the last one was waited for */
@@ -107,11 +130,13 @@ struct gpu_device {
   atomic_ullong allocated;   /* bytes */
   atomic_ullong unsubmitted; /* bytes of writes since the last submission of this device */
   /* poll: of waiting, during which callbacks are called */
-  pthread_mutex_t poll_lock, staging_lock, stream_lock;
+  pthread_mutex_t poll_lock, staging_lock, stream_lock, shared_lock;
   WGPUBuffer staging; /* for reads */
   atomic_int mapped;  /* it, see wgp_memory.c */
   wgp_layout layout[GPU_BINDINGS + 1];
   _Atomic(WGPUComputePipeline) pipeline[GPU_KERNELS];
+  wgp_shared *shared; /* under its lock */
+  uint32_t stride;    /* bytes from one dispatch's parameters to the next one's */
   gpu_stream *idle;
   atomic_ullong quota; /* work of one submission, see wgp_stream.c */
 };
@@ -136,6 +161,9 @@ struct gpu_buffer {
 
 int32_t wgp_alloc(gpu_device *device, uint64_t bytes, bool host, gpu_buffer **out, void **mapped,
                   accel_plugin_error *error);
+/* For `usage`, bits of WGPUBufferUsage. */
+int32_t wgp_alloc_for(gpu_device *device, uint64_t usage, uint64_t bytes, gpu_buffer **out,
+                      accel_plugin_error *error);
 void wgp_release(gpu_device *device, gpu_buffer *buffer);
 int32_t wgp_write(gpu_device *device, const gpu_binding *to, const void *from,
                   accel_plugin_error *error);
@@ -143,9 +171,21 @@ int32_t wgp_read(gpu_device *device, void *to, const gpu_binding *from, accel_pl
 
 /* ---- wgp_pipeline.c ---- */
 
-/* The device's pipeline of a kernel, made at its first use; it stays the device's. */
-int32_t wgp_pipeline(gpu_device *device, uint32_t kernel, WGPUComputePipeline *out,
+/* The device's pipeline of a kernel, made at its first use; it stays the device's.  names: see
+ * wgp_binds. */
+int32_t wgp_pipeline(gpu_device *device, uint32_t kernel, uint64_t names, WGPUComputePipeline *out,
                      accel_plugin_error *error);
+
+/* ---- wgp_spirv.c, wgp_wgsl.c ---- */
+
+/* A kernel's shader; NULL: no host memory. */
+WGPUShaderModule wgp_spirv_module(const gpu_device *device, uint32_t kernel);
+WGPUShaderModule wgp_wgsl_module(const gpu_device *device, uint32_t kernel, uint64_t names);
+/* `names` of a kernel with n buffers, each of which is bound by itself. */
+uint64_t wgp_names_apart(uint32_t n);
+/* Joins what overlaps in a dispatch: out's names, and per binding buffer, offset and size. */
+int32_t wgp_wgsl_bind(const gpu_device *device, const gpu_dispatch *what, wgp_binds *out,
+                      accel_plugin_error *error);
 
 /* ---- wgp_stream.c ---- */
 

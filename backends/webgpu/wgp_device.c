@@ -8,10 +8,7 @@
 void wgp_unusable(const wgp_card *card, char *why, size_t n) {
   const uint32_t buffers = card->limits.maxStorageBuffersPerShaderStage;
   *why = 0;
-  if (!card->has_immediates || card->limits.maxImmediateSize < GPU_PARAMS)
-    snprintf(why, n, "a kernel may get %u bytes of immediate data there, %d are needed",
-             card->has_immediates ? card->limits.maxImmediateSize : 0, GPU_PARAMS);
-  else if (buffers < GPU_BINDINGS / 2)
+  if (buffers < GPU_BINDINGS / 2)
     snprintf(why, n, "a shader may read only %u buffers there, %d are needed", buffers,
              GPU_BINDINGS / 2);
 }

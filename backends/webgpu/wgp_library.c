@@ -90,6 +90,9 @@ static void describe(const wgp_functions *f, wgp_card *card) {
   card->vendor = info.vendorID;
   card->device = info.deviceID;
   f->AdapterInfoFreeMembers(info);
+  const char *shaders = getenv("ACCEL_WEBGPU_SHADERS"); /* wgsl: as a page has it, for tests */
+  card->wgsl = !card->has_immediates || card->limits.maxImmediateSize < GPU_PARAMS ||
+               (shaders && !strcmp(shaders, "wgsl"));
 }
 
 static void find(void) {

@@ -4,21 +4,15 @@
 
 #include "webgpu/wgp.h"
 
-int32_t wgp_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, void **mapped,
-                  accel_plugin_error *error) {
+int32_t wgp_alloc_for(gpu_device *d, uint64_t usage, uint64_t bytes, gpu_buffer **out,
+                      accel_plugin_error *error) {
   static const uint64_t unit = 256;
   *out = NULL;
-  if (mapped) *mapped = NULL;
-  if (host)
-    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
-                    "WebGPU has no memory that stays mapped while a device uses it");
   if (atomic_load(&d->lost)) return wgp_lost(error);
   const uint64_t whole = bytes ? (bytes + unit - 1) / unit * unit : unit;
   gpu_buffer *b = calloc(1, sizeof *b);
   if (!b) return kit_no_memory(error, sizeof *b);
-  const WGPUBufferDescriptor wanted = {
-      .usage = WGPUBufferUsage_Storage | WGPUBufferUsage_CopySrc | WGPUBufferUsage_CopyDst,
-      .size = whole};
+  const WGPUBufferDescriptor wanted = {.usage = usage, .size = whole};
   int32_t rc = ACCEL_PLUGIN_E_DEVICE_MEMORY;
   wgp_forget();
   if (whole >= bytes && whole <= d->limits.buffer) {
@@ -40,6 +34,18 @@ int32_t wgp_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, vo
                   (unsigned long long)bytes, (unsigned long long)atomic_load(&d->allocated),
                   (unsigned long long)d->limits.buffer);
   return rc;
+}
+
+int32_t wgp_alloc(gpu_device *d, uint64_t bytes, bool host, gpu_buffer **out, void **mapped,
+                  accel_plugin_error *error) {
+  *out = NULL;
+  if (mapped) *mapped = NULL;
+  if (host)
+    return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                    "WebGPU has no memory that stays mapped while a device uses it");
+  return wgp_alloc_for(d,
+                       WGPUBufferUsage_Storage | WGPUBufferUsage_CopySrc | WGPUBufferUsage_CopyDst,
+                       bytes, out, error);
 }
 
 void wgp_release(gpu_device *d, gpu_buffer *b) {

@@ -45,6 +45,7 @@ enum {
 /* WGPUSType */
 enum {
   WGPUSType_ShaderSourceSPIRV = 1,
+  WGPUSType_ShaderSourceWGSL,
   WGPUSType_InstanceExtras = 0x30004,
 };
 /* WGPUBufferUsage */
@@ -52,6 +53,7 @@ enum {
   WGPUBufferUsage_MapRead = 1,
   WGPUBufferUsage_CopySrc = 4,
   WGPUBufferUsage_CopyDst = 8,
+  WGPUBufferUsage_Uniform = 0x40,
   WGPUBufferUsage_Storage = 0x80,
 };
 /* WGPUInstanceBackend: not OpenGL, which has no immediates and prints what it lacks */
@@ -65,6 +67,7 @@ enum {
   WGPUMapAsyncStatus_Success = 1,
   WGPUMapMode_Read = 1,
   WGPUShaderStage_Compute = 4,
+  WGPUBufferBindingType_Uniform = 2,
   WGPUBufferBindingType_Storage = 3,
   WGPUCallbackMode_AllowSpontaneous = 3,
   WGPUNativeFeature_Immediates = 0x30001,
@@ -180,6 +183,10 @@ typedef struct WGPUShaderSourceSPIRV { /* sType ShaderSourceSPIRV */
   uint32_t codeSize; /* words */
   const uint32_t *code;
 } WGPUShaderSourceSPIRV;
+typedef struct WGPUShaderSourceWGSL { /* sType ShaderSourceWGSL */
+  WGPUChainedStruct chain;
+  WGPUStringView code;
+} WGPUShaderSourceWGSL;
 typedef struct WGPUShaderModuleDescriptor {
   const WGPUChainedStruct *nextInChain;
   WGPUStringView label;

@@ -93,6 +93,8 @@ static void fill_limits(gpu_device *d) {
       l->minStorageBufferOffsetAlignment > 16 ? l->minStorageBufferOffsetAlignment : 16;
   const uint32_t groups = l->maxComputeWorkgroupsPerDimension;
   const bool cpu = d->card->type == WGPUAdapterType_CPU;
+  d->stride = l->minUniformBufferOffsetAlignment > GPU_PARAMS ? l->minUniformBufferOffsetAlignment
+                                                              : GPU_PARAMS;
   d->limits = (gpu_limits){.binding = l->maxStorageBufferBindingSize - align,
                            .buffer = least(l->maxBufferSize / 256 * 256, 8ull << 30),
                            .align = align,
@@ -107,16 +109,22 @@ static void fill_limits(gpu_device *d) {
 
 /* Every binding may be written: all parts of one buffer are bound alike, as WebGPU asks. */
 static void make_layout(gpu_device *d, uint32_t n) {
-  WGPUBindGroupLayoutEntry entry[GPU_BINDINGS];
+  WGPUBindGroupLayoutEntry entry[GPU_BINDINGS + 1];
   wgp_layout *out = &d->layout[n];
   for (uint32_t i = 0; i < n; i++)
     entry[i] = (WGPUBindGroupLayoutEntry){.binding = i,
                                           .visibility = WGPUShaderStage_Compute,
                                           .buffer = {.type = WGPUBufferBindingType_Storage}};
-  const WGPUBindGroupLayoutDescriptor group = {.entryCount = n, .entries = entry};
+  if (d->card->wgsl)
+    entry[n] = (WGPUBindGroupLayoutEntry){
+        .binding = n,
+        .visibility = WGPUShaderStage_Compute,
+        .buffer = {.type = WGPUBufferBindingType_Uniform, .hasDynamicOffset = 1}};
+  const WGPUBindGroupLayoutDescriptor group = {.entryCount = n + d->card->wgsl, .entries = entry};
   out->group = d->f->DeviceCreateBindGroupLayout(d->handle, &group);
-  const WGPUPipelineLayoutDescriptor whole = {
-      .bindGroupLayoutCount = 1, .bindGroupLayouts = &out->group, .immediateSize = GPU_PARAMS};
+  const WGPUPipelineLayoutDescriptor whole = {.bindGroupLayoutCount = 1,
+                                              .bindGroupLayouts = &out->group,
+                                              .immediateSize = d->card->wgsl ? 0 : GPU_PARAMS};
   out->pipeline = d->f->DeviceCreatePipelineLayout(d->handle, &whole);
 }
 
@@ -135,7 +143,7 @@ static int32_t make_device(gpu_device *d, accel_plugin_error *error) {
   WGPULimits limits = d->card->limits;
   limits.nextInChain = NULL;
   const WGPUDeviceDescriptor wanted = {
-      .requiredFeatureCount = sizeof features / sizeof *features,
+      .requiredFeatureCount = d->card->wgsl ? 0 : sizeof features / sizeof *features,
       .requiredFeatures = features,
       .requiredLimits = &limits,
       .deviceLostCallbackInfo = {.mode = WGPUCallbackMode_AllowSpontaneous,
@@ -164,6 +172,11 @@ static void destroy(gpu_device *d) {
     if (d->staging) f->BufferRelease(d->staging);
     for (uint32_t i = 0; i < GPU_KERNELS; i++)
       if (d->pipeline[i]) f->ComputePipelineRelease(d->pipeline[i]);
+    for (wgp_shared *s = d->shared, *next; s; s = next) {
+      next = s->next;
+      f->ComputePipelineRelease(s->pipeline);
+      free(s);
+    }
     for (uint32_t i = 0; i <= GPU_BINDINGS; i++) {
       if (d->layout[i].pipeline) f->PipelineLayoutRelease(d->layout[i].pipeline);
       if (d->layout[i].group) f->BindGroupLayoutRelease(d->layout[i].group);
@@ -175,6 +188,7 @@ static void destroy(gpu_device *d) {
   pthread_mutex_destroy(&d->poll_lock);
   pthread_mutex_destroy(&d->staging_lock);
   pthread_mutex_destroy(&d->stream_lock);
+  pthread_mutex_destroy(&d->shared_lock);
   free(d);
 }
 
@@ -189,6 +203,7 @@ static int32_t make(const wgp_library *library, uint32_t index, gpu_device **out
   pthread_mutex_init(&d->poll_lock, NULL);
   pthread_mutex_init(&d->staging_lock, NULL);
   pthread_mutex_init(&d->stream_lock, NULL);
+  pthread_mutex_init(&d->shared_lock, NULL);
   fill_limits(d);
   const int32_t rc = make_device(d, error);
   if (rc)

@@ -61,6 +61,7 @@ static void drop_encoder(gpu_stream *s) {
   if (s->encoder) s->device->f->CommandEncoderRelease(s->encoder);
   s->encoder = NULL;
   s->n_staged = 0;
+  s->n_params = 0;
 }
 
 static int32_t submit(gpu_stream *s, accel_plugin_error *error) {
@@ -70,6 +71,9 @@ static int32_t submit(gpu_stream *s, accel_plugin_error *error) {
   end_pass(s);
   WGPUCommandBuffer commands = f->CommandEncoderFinish(s->encoder, NULL);
   if (s->n_staged) f->QueueWriteBuffer(d->queue, s->updates->handle, 0, s->staged, s->n_staged);
+  if (s->n_params)
+    f->QueueWriteBuffer(d->queue, s->params->handle, 0, s->params_staged,
+                        (size_t)s->n_params * d->stride);
   const int32_t rc = wgp_check(d, "recording commands", error);
   if (!rc) {
     wgp_batch *b = &s->flying[(s->first + s->n_flying++) % WGP_IN_FLIGHT];
@@ -106,50 +110,92 @@ static int32_t added(gpu_stream *s, uint64_t work, accel_plugin_error *error) {
 static void open_pass(gpu_stream *s) {
   if (s->pass) return;
   s->pass = s->device->f->CommandEncoderBeginComputePass(s->encoder, NULL);
-  s->kernel = GPU_KERNELS;
+  s->pipeline = NULL;
 }
 
 /* Offsets of bindings are multiples of the device's alignment; what is between goes to the kernel as
  * elements. */
-static WGPUBindGroup bind(const gpu_device *d, const gpu_dispatch *what, uint32_t *words) {
-  WGPUBindGroupEntry entry[GPU_BINDINGS];
+static void bind_apart(const gpu_device *d, const gpu_dispatch *what, wgp_binds *out) {
+  out->n = what->n_bind;
+  out->names = wgp_names_apart(what->n_bind);
   for (uint32_t i = 0; i < what->n_bind; i++) {
     const gpu_binding *b = &what->bind[i];
     const uint64_t extra = b->offset % d->limits.align;
-    entry[i] = (WGPUBindGroupEntry){.binding = i,
-                                    .buffer = b->buffer->handle,
-                                    .offset = b->offset - extra,
-                                    .size = b->bytes + extra};
-    words[i] = (uint32_t)(extra / 4);
+    out->entry[i] = (WGPUBindGroupEntry){.binding = i,
+                                         .buffer = b->buffer->handle,
+                                         .offset = b->offset - extra,
+                                         .size = b->bytes + extra};
+    out->at[i] = (uint32_t)(extra / 4);
   }
-  const WGPUBindGroupDescriptor wanted = {
-      .layout = d->layout[what->n_bind].group, .entryCount = what->n_bind, .entries = entry};
-  memcpy(words + what->n_bind, what->params, what->params_bytes);
-  return d->f->DeviceCreateBindGroup(d->handle, &wanted);
+}
+
+/* The place of the next dispatch's parameters, which the submission writes. */
+static int32_t params_place(gpu_stream *s, WGPUBindGroupEntry *entry, uint32_t *offset,
+                            accel_plugin_error *error) {
+  const size_t bytes = (size_t)WGP_COMMANDS * s->device->stride;
+  if (!s->params_staged) s->params_staged = calloc(1, bytes);
+  if (!s->params_staged) return kit_no_memory(error, bytes);
+  if (!s->params) {
+    const int32_t rc = wgp_alloc_for(s->device, WGPUBufferUsage_Uniform | WGPUBufferUsage_CopyDst,
+                                     bytes, &s->params, error);
+    if (rc) return rc;
+  }
+  entry->buffer = s->params->handle;
+  entry->offset = 0;
+  entry->size = GPU_PARAMS;
+  *offset = s->n_params++ * s->device->stride;
+  return ACCEL_PLUGIN_OK;
+}
+
+/* The dispatch with what it binds and its words: the elements at which buffers begin, and its
+ * parameters. */
+static int32_t encode(gpu_stream *s, const gpu_dispatch *what, WGPUComputePipeline pipeline,
+                      wgp_binds *binds, accel_plugin_error *error) {
+  const gpu_device *d = s->device;
+  const wgp_functions *f = d->f;
+  const uint32_t n = 4 * what->n_bind + what->params_bytes;
+  uint8_t words[GPU_PARAMS];
+  uint32_t offset = 0;
+  memcpy(words, binds->at, (size_t)4 * what->n_bind);
+  memcpy(words + (size_t)4 * what->n_bind, what->params, what->params_bytes);
+  if (d->card->wgsl) {
+    binds->entry[binds->n] = (WGPUBindGroupEntry){.binding = binds->n};
+    const int32_t rc = params_place(s, &binds->entry[binds->n], &offset, error);
+    if (rc) return rc;
+    memcpy(s->params_staged + offset, words, n);
+  }
+  const WGPUBindGroupDescriptor wanted = {.layout = d->layout[binds->n].group,
+                                          .entryCount = binds->n + d->card->wgsl,
+                                          .entries = binds->entry};
+  wgp_forget();
+  WGPUBindGroup group = f->DeviceCreateBindGroup(d->handle, &wanted);
+  int32_t rc = wgp_check(s->device, gpu_kernels[what->kernel].name, error);
+  if (!rc) {
+    open_pass(s);
+    if (s->pipeline != pipeline) f->ComputePassEncoderSetPipeline(s->pass, pipeline);
+    s->pipeline = pipeline;
+    f->ComputePassEncoderSetBindGroup(s->pass, 0, group, d->card->wgsl, &offset);
+    if (!d->card->wgsl) f->ComputePassEncoderSetImmediates(s->pass, 0, words, n);
+    f->ComputePassEncoderDispatchWorkgroups(s->pass, what->groups[0], what->groups[1],
+                                            what->groups[2]);
+    rc = wgp_check(s->device, gpu_kernels[what->kernel].name, error);
+  }
+  f->BindGroupRelease(group);
+  return rc;
 }
 
 int32_t wgp_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugin_error *error) {
   gpu_device *d = s->device;
-  const wgp_functions *f = d->f;
   WGPUComputePipeline pipeline;
-  uint32_t words[GPU_PARAMS / 4];
-  int32_t rc = wgp_pipeline(d, what->kernel, &pipeline, error);
+  wgp_binds binds;
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (d->card->wgsl)
+    rc = wgp_wgsl_bind(d, what, &binds, error);
+  else
+    bind_apart(d, what, &binds);
+  if (!rc) rc = wgp_pipeline(d, what->kernel, binds.names, &pipeline, error);
   if (!rc) rc = open_encoder(s, error);
-  if (rc) return rc;
-  wgp_forget();
-  WGPUBindGroup group = bind(d, what, words);
-  rc = wgp_check(d, gpu_kernels[what->kernel].name, error);
-  if (!rc) {
-    open_pass(s);
-    if (s->kernel != what->kernel) f->ComputePassEncoderSetPipeline(s->pass, pipeline);
-    s->kernel = what->kernel;
-    f->ComputePassEncoderSetBindGroup(s->pass, 0, group, 0, NULL);
-    f->ComputePassEncoderSetImmediates(s->pass, 0, words, 4 * what->n_bind + what->params_bytes);
-    f->ComputePassEncoderDispatchWorkgroups(s->pass, what->groups[0], what->groups[1],
-                                            what->groups[2]);
-    rc = wgp_check(d, gpu_kernels[what->kernel].name, error);
-  }
-  f->BindGroupRelease(group);
+  if (!rc) rc = encode(s, what, pipeline, &binds, error);
   return rc ? rc
             : added(s, (uint64_t)what->groups[0] * what->groups[1] * what->groups[2] + 1, error);
 }
@@ -260,7 +306,9 @@ void wgp_streams_free(gpu_device *d) {
   for (gpu_stream *s = d->idle, *next; s; s = next) {
     next = s->next;
     wgp_release(d, s->updates);
+    wgp_release(d, s->params);
     free(s->staged);
+    free(s->params_staged);
     free(s);
   }
   d->idle = NULL;

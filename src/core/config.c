@@ -31,6 +31,7 @@ const accel__config_variable accel__config_table[] = {
     {"ACCEL_OPENVINO_DIR",
      "directory of OpenVINO: of libopenvino_c.so, of pip's package, or of Intel's archive"},
     {"ACCEL_WEBGPU_DIR", "directory of wgpu-native: of libwgpu_native.so or of pip's package wgpu"},
+    {"ACCEL_WEBGPU_SHADERS", "tests: wgsl has WebGPU take the kernels as WGSL, not as SPIR-V"},
     {"ACCEL_ONNXRUNTIME_DIR",
      "directory of ONNX Runtime: of libonnxruntime.so, of pip's packages, or of an archive"},
     {"ACCEL_DETECT_ROOT",

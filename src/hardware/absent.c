@@ -179,7 +179,7 @@ static const char *plugin_of(const char *hardware) {
 static accel_status explain_in_page(accel__hardware *h, const char *hardware, accel__absence *a) {
   a->remedy = "use cpu";
   if (!strcmp(hardware, "webgpu"))
-    a->reason = "the kernels are SPIR-V, and a browser's WebGPU takes WGSL alone";
+    a->reason = "a browser's WebGPU answers by promises, and nothing waits for them here";
   else if (!strcmp(hardware, "webnn"))
     a->reason = "navigator.ml is not used: on Linux no browser has an implementation behind it";
   else

@@ -37,7 +37,7 @@ BANNED = ["abort", "exit", "_exit", "_Exit", "quick_exit", "atexit", "assert", "
 ENVIRONMENT = {"src/core/config.c": None, "src/cli/": None, "src/bench/": None, "backends/cpu/": {"ACCEL_ISA"}, "backends/hip/": {"ACCEL_EMULATED_ORDER"},
                "backends/gpu/": {"ACCEL_GPU_VARIANTS"}, "backends/openvino/": {"ACCEL_OPENVINO_DIR", "VIRTUAL_ENV", "HOME"},
                "backends/onnxruntime/": {"ACCEL_ONNXRUNTIME_DIR", "VIRTUAL_ENV", "HOME"},
-               "backends/webgpu/": {"ACCEL_WEBGPU_DIR", "VIRTUAL_ENV", "HOME"}, "src/serve/": {"LISTEN_FDS", "LISTEN_PID"}}
+               "backends/webgpu/": {"ACCEL_WEBGPU_DIR", "ACCEL_WEBGPU_SHADERS", "VIRTUAL_ENV", "HOME"}, "src/serve/": {"LISTEN_FDS", "LISTEN_PID"}}
 ENVIRONMENT_CALLS = ["getenv", "secure_getenv"]
 NEVER = ["setenv", "putenv", "unsetenv", "clearenv"]
 

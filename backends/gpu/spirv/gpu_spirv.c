@@ -1,32 +1,32 @@
-/* gpu_spirv.c - modules lie deflated in the plugins. */
+/* gpu_spirv.c - shaders lie deflated in the plugins. */
 #include "gpu/spirv/gpu_spirv.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <zlib.h>
 
-uint32_t *gpu_spirv_unpack(uint32_t kernel) {
-  const gpu_spirv_module *m = &gpu_spirv[kernel];
-  uint32_t *words = malloc(m->bytes);
-  z_stream z = {.next_in = (Bytef *)(uintptr_t)m->deflated,
-                .avail_in = m->n,
-                .next_out = (Bytef *)words,
-                .avail_out = m->bytes};
-  bool whole = words && inflateInit2(&z, -MAX_WBITS) == Z_OK;
-  if (whole) {
-    whole = inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_out == 0;
+void *gpu_shader_unpack(const gpu_shader *s) {
+  char *whole = malloc(s->bytes + (size_t)1);
+  z_stream z = {.next_in = (Bytef *)(uintptr_t)s->deflated,
+                .avail_in = s->n,
+                .next_out = (Bytef *)whole,
+                .avail_out = s->bytes};
+  bool done = whole && inflateInit2(&z, -MAX_WBITS) == Z_OK;
+  if (done) {
+    done = inflate(&z, Z_FINISH) == Z_STREAM_END && z.avail_out == 0;
     inflateEnd(&z);
+    whole[s->bytes] = 0;
   }
-  if (whole) return words;
-  free(words);
+  if (done) return whole;
+  free(whole);
   return NULL;
 }
 
-void gpu_spirv_lacks(uint32_t local_size, uint32_t buffers, const char *api, uint32_t kernel,
-                     char *why, size_t n) {
+void gpu_shader_lacks(const gpu_shader *s, uint32_t local_size, uint32_t buffers, const char *api,
+                      uint32_t kernel, char *why, size_t n) {
   const gpu_kernel *k = &gpu_kernels[kernel];
   *why = 0;
-  if (!gpu_spirv[kernel].n)
+  if (!s->n)
     snprintf(why, n, "it is not made for %s", api);
   else if (k->local > local_size)
     snprintf(why, n, "its workgroups have %u invocations, the device allows %u", k->local,
