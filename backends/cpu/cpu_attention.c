@@ -17,8 +17,6 @@ enum { Q, K, VALUE, BIAS, Q_POS, KV_POS, MASK, SINKS, REL_K, REL_Q };
 enum {
   /* so many query rows are streamed past, more are multiplied with packed keys; */
   FEW_ROWS = 3,
-  /* so many new rows over the keys of a session are computed as if each came alone */
-  LONE_ROWS = 16,
   /* so many heads of one row: these share the reading of keys (measured) */
   FEW_HEADS = 32,
   /* keys of one query row that are worth a task of their own */
@@ -637,7 +635,7 @@ static bool rows_stand_alone(const job *j) {
          !kit_has(&l->out[1]) && j->bias_kind != ACCEL_PLUGIN_BIAS_DENSE;
 }
 
-static bool is_alone(const sequence *s) { return s->rows > 1 && s->rows <= LONE_ROWS; }
+static bool is_alone(const sequence *s) { return s->rows > 1 && s->rows <= CPU_ATTENTION_LONE_ROWS; }
 /* Few new rows of a sequence become one sequence each, so that a token gives the same bits whether
  * it comes alone or with others before and behind it. */
 static int32_t alone(job *j, accel_plugin_error *error) {

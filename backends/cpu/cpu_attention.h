@@ -4,6 +4,10 @@
 
 #include "cpu.h"
 
+/* So many new rows over the keys of a session are computed as if each came alone
+ * (docs/decisions/80-speculation.md). */
+enum { CPU_ATTENTION_LONE_ROWS = 16 };
+
 cpu_launch_fn cpu_launch_attention;
 cpu_workspace_fn cpu_attention_workspace;
 cpu_limit_fn cpu_attention_limit;

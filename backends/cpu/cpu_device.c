@@ -6,7 +6,8 @@
 #include <cpuid.h>
 #endif
 
-#include "cpu.h"
+#include "cpu_attention.h"
+#include "cpu_blas.h"
 
 /* The processor's own name, without the blanks around it. */
 static void brand(char *out, size_t size) {
@@ -53,6 +54,7 @@ int32_t cpu_devices(const accel_plugin_host *host, accel_plugin_device *out, uin
                            .units = units > 0 ? (uint32_t)units : 1};
   cpu_isa isa = cpu_isa_choose(d.unusable, sizeof d.unusable);
   d.flags |= abilities(isa);
+  if (!cpu_blas_wanted(isa)) d.few_rows = CPU_ATTENTION_LONE_ROWS;
   snprintf(d.id, sizeof d.id, "cpu");
   brand(d.name, sizeof d.name);
   snprintf(d.arch, sizeof d.arch, "%s", cpu_isa_name(isa));

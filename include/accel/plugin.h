@@ -766,8 +766,10 @@ typedef struct accel_plugin_device {
    *  which one's cards come first.  0: behind all others, and software is then chosen by name
    *  alone.  ROCm is 10, CUDA 20, OpenCL 30, Vulkan 40. */
   uint32_t route;
-  /** 0. */
-  uint32_t reserved;
+  /** New rows of a sequence, in a session, that may be added up in another order than more of them
+   *  are: where a run has more than so many, each gets the bits that it gets among all others of
+   *  its prompt.  0: not known, and the core takes 63. */
+  uint32_t few_rows;
 } accel_plugin_device;
 
 /** Memory of a device in bytes; 0: not known. */

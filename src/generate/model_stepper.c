@@ -358,6 +358,7 @@ accel_status accel__model_stepper_open(accel__session *session, accel__model_ste
       .stepper = {.self = out,
                   .vocab = (size_t)last->c,
                   .limits = accel__endpoint_limits(ep, NULL),
+                  .few_rows = ep->placed.device_info.few_rows,
                   .step = step,
                   .copy = copy,
                   .bytes = bytes,

@@ -7,6 +7,11 @@
 
 enum { PIECE = ACCEL__PIECE_TOKENS, MOST_PROMPTS = 256 };
 
+/* Tokens of a prompt that are read whatever is kept: not fewer than many rows. */
+static uint32_t least_read(const accel__stepper *model) {
+  return model->few_rows ? model->few_rows + 1 : PIECE;
+}
+
 /* Of the first `n` tokens, those in front of the first picture that the two do not have alike. */
 static uint32_t common_images(const accel__prefix *p, const accel__prompt_images *images,
                               uint32_t n) {
@@ -76,7 +81,8 @@ void accel__prefix_cache_free(accel__prefix_cache *c) {
 
 accel_status accel__prefix_cache_share(accel__prefix_cache *c, const accel__prefix_key *prompt,
                                        int32_t to, uint32_t *past_len, uint32_t *total_len) {
-  const uint32_t most = prompt->ids.n > PIECE ? prompt->ids.n - PIECE : 0;
+  const uint32_t least = least_read(c->model),
+                 most = prompt->ids.n > least ? prompt->ids.n - least : 0;
   accel__prefix *best = NULL;
   uint32_t n = PIECE - 1; /* fewer are not worth it */
   *past_len = 0;

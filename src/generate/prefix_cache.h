@@ -1,9 +1,10 @@
 /* prefix_cache.h - prompts that were read, kept for prompts that begin alike.
  *
  * A kept prompt is a sequence of the stepper; pages are shared with the sequence it was copied from,
- * and with those that go on from it.  At least ACCEL__PIECE_TOKENS are left to read, and tokens that
- * were generated are never kept: kernels for few rows read those, and a prompt that shares them
- * would differ in the last bits from one that is read.  The ones used longest ago go first.
+ * and with those that go on from it.  More tokens are left to read than are few rows for the stepper,
+ * and those that were generated are never kept: kernels for few rows read these, and a prompt that
+ * shares them would differ in the last bits from one that is read.  The ones used longest ago go
+ * first.
  *
  * Nothing else than tokens and the pictures that they show may decide on their states: the engine
  * keeps and shares only for requests without encoder and adapters.  Pictures are the same where
@@ -47,8 +48,8 @@ typedef struct accel__prefix_cache {
   uint64_t uses;
 } accel__prefix_cache;
 
-/* Gives sequence `to`, which has nothing yet, the longest kept beginning of `prompt` that leaves at
- * least ACCEL__PIECE_TOKENS; *past_len 0: there is none. */
+/* Gives sequence `to`, which has nothing yet, the longest kept beginning of `prompt` that leaves
+ * more than `few_rows` of the model; *past_len 0: there is none. */
 accel_status accel__prefix_cache_share(accel__prefix_cache *c, const accel__prefix_key *prompt,
                                        int32_t to, uint32_t *past_len, uint32_t *total_len);
 /* Keeps `prompt`, which `sequence` has just read.  All that is kept takes at most `most`, and

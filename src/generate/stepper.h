@@ -66,6 +66,7 @@ typedef struct accel__stepper {
   void *self;
   size_t vocab;
   accel__run_limits limits; /* {0}: none */
+  uint32_t few_rows;        /* accel_plugin_device.few_rows; 0: less than a piece is few */
   /* A failed step leaves all sequences as they were. */
   accel_status (*step)(void *self, accel__step_item *items, uint32_t n);
   /* Runs the encoder for sequences that have nothing yet; several at once only where all inputs are

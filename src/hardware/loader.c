@@ -286,6 +286,7 @@ static void read_device(const accel__json *item, accel_plugin_device *d, accel_p
                 : ACCEL_PLUGIN_DEVICE_OTHER;
   d->flags = (uint32_t)number_of(item, "flags");
   d->route = (uint32_t)number_of(item, "route");
+  d->few_rows = (uint32_t)number_of(item, "few_rows");
   d->wave = (uint32_t)number_of(item, "wave");
   d->units = (uint32_t)number_of(item, "units");
   d->max_allocation = (uint64_t)number_of(item, "max_allocation");

@@ -71,6 +71,26 @@ static void test_lengths(void **state) {
   check_all_dropped(&f);
 }
 
+/* A model that says how many rows are few reads one more than that, and no more. */
+static void test_few_rows(void **state) {
+  static fake f;
+  static int32_t ids[LONG];
+  accel__stepper model = stepper_of(&f);
+  accel__prefix_cache c = {.model = &model, .most = 1 << 20};
+  (void)state;
+  model.few_rows = 16;
+  make_prompt(ids, LONG, 0, 1);
+  const int32_t q = read_prompt(&f, ids, 200);
+  accel__prefix_cache_keep(&c, &(accel__prefix_key){{ids, 200}, NULL}, q, 200, UINT64_MAX);
+  assert_int_equal(shared(&c, &f, ids, 80), 0); /* 63 are not worth it */
+  assert_int_equal(shared(&c, &f, ids, 81), 64);
+  assert_int_equal(shared(&c, &f, ids, 200), 183);
+  assert_int_equal(shared(&c, &f, ids, 217), 200);
+  fake_drop(&f, q);
+  accel__prefix_cache_free(&c);
+  check_all_dropped(&f);
+}
+
 /* What was used longest ago goes first; nothing passes the bytes. */
 static void test_oldest_goes(void **state) {
   static fake f;
@@ -196,32 +216,40 @@ static accel_generations *generate(accel_endpoint *ep, const int32_t *ids, uint3
   return out;
 }
 
+/* Prompts of [device][4] tokens, those behind the first with a beginning in common, and what of it
+ * they share: on the CPU 17 tokens are left to read, on the reference, where it is not known how
+ * many rows are few, 64. */
 static void test_queue(void **state) {
   static const char *const precisions[] = {"fp32", "bf16", "int8", "int4"};
   static const char *const devices[] = {"cpu", "reference"};
+  static const uint32_t lengths[2][4] = {{LONG, 537, 560, 530}, {200, 201, 150, 203}}; /* slow */
+  static const uint32_t cached[2][4] = {{0, 520, 520, 513}, {0, 130, 86, 130}};
   accel *ctx = test_context();
   const char *made = made_decoder("made", 2);
   static int32_t ids[LONG];
   (void)state;
   for (int k = 0; k < 5; k++) {
-    const char *device = devices[k == 4], *precision = precisions[k % 4];
+    const int slow = k == 4;
+    const char *device = devices[slow], *precision = precisions[k % 4];
+    uint32_t all = 0;
     accel_endpoint *with = open_made(ctx, made, device, precision, ACCEL_PREFIX_CACHE_BYTES),
                    *without = open_made(ctx, made, device, precision, 0);
     assert_null(stats_of(with).no_cache);
     assert_string_equal(stats_of(without).no_cache, "prefix_cache_bytes is 0");
     for (uint32_t i = 0; i < 4; i++) {
-      const uint32_t n = k == 4 ? 200 + i : LONG - 37 * i; /* the reference is slow */
-      make_prompt(ids, n, k == 4 ? 130 : 520, i);
+      const uint32_t n = lengths[slow][i];
+      make_prompt(ids, n, slow ? 130 : 520, i);
       accel_generations *got = generate(with, ids, n), *want = generate(without, ids, n);
       check_equal(want, got);
-      assert_int_equal(got->item[0].cached_tokens, !i ? 0 : k == 4 ? 130 : 520);
+      assert_int_equal(got->item[0].cached_tokens, cached[slow][i]);
+      all += cached[slow][i];
       assert_int_equal(want->item[0].cached_tokens, 0);
       accel_generations_free(&got);
       accel_generations_free(&want);
     }
     const accel_queue_stats s = stats_of(with);
     assert_int_equal(s.cache_hits, 3);
-    assert_int_equal(s.cached_tokens, 3 * (k == 4 ? 130 : 520));
+    assert_int_equal(s.cached_tokens, all);
     assert_int_equal(s.cache_prompts, 4);
     assert_true(s.cache_bytes > 0 && s.prompt_tokens > s.cached_tokens);
     accel_cleanup(&with);
@@ -241,7 +269,7 @@ static void test_idle(void **state) {
   make_prompt(ids, LONG, 0, 1);
   for (int round = 0; round < 4; round++) {
     accel_generations *g = generate(ep, ids, LONG);
-    assert_int_equal(g->item[0].cached_tokens, round == 1 ? 636 : 0);
+    assert_int_equal(g->item[0].cached_tokens, round == 1 ? LONG - 17 : 0);
     accel_generations_free(&g);
     assert_int_equal(stats_of(ep).cache_prompts, 1);
     assert_int_equal(ep->sessions, 1);
@@ -280,9 +308,9 @@ static void test_refused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_lengths), cmocka_unit_test(test_oldest_goes),
-      cmocka_unit_test(test_engine),  cmocka_unit_test(test_no_memory),
-      cmocka_unit_test(test_queue),   cmocka_unit_test(test_idle),
-      cmocka_unit_test(test_refused)};
+      cmocka_unit_test(test_lengths),     cmocka_unit_test(test_few_rows),
+      cmocka_unit_test(test_oldest_goes), cmocka_unit_test(test_engine),
+      cmocka_unit_test(test_no_memory),   cmocka_unit_test(test_queue),
+      cmocka_unit_test(test_idle),        cmocka_unit_test(test_refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

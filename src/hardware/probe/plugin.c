@@ -42,6 +42,7 @@ static void print_device(accel__buffer *b, const accel_plugin *plugin, uint32_t 
   number_field(b, "type", d->type, ",");
   number_field(b, "flags", d->flags, ",");
   number_field(b, "route", d->route, ",");
+  number_field(b, "few_rows", d->few_rows, ",");
   number_field(b, "wave", d->wave, ",");
   number_field(b, "units", d->units, ",");
   number_field(b, "max_allocation", d->max_allocation, ",");
