@@ -1,8 +1,9 @@
 /* grammar_bench.c - how long a mask over a vocabulary takes.
  *
- *   grammar_bench [TOKENIZER.json [GRAMMAR]]     without one, or "-": 152,000 made-up tokens (all
- *                                      bytes, words with and without a space, punctuation, code,
- *                                      CJK); GRAMMAR: the name of one, which is all that is measured
+ *   grammar_bench [TOKENIZER.json [GRAMMAR [TEXTS]]]     without one, or "-": 152,000 made-up tokens
+ *                                      (all bytes, words with and without a space, punctuation,
+ *                                      code, CJK); GRAMMAR: the name of one, which is all that is
+ *                                      measured; TEXTS: of each grammar, 1 to 250, 40 unless said
  *
  * For each grammar, texts are made at random, token by token, from a matcher's masks; each mask's
  * processor time is taken, those of states that were never seen included.  A text is made of 100 tokens at
@@ -17,7 +18,7 @@
 #include "core/text.h"
 #include "text/grammar/vocabulary.h"
 
-enum { TOKENS = 152000, TEXTS = 40, LONGEST = 100, MOST = 200000 };
+enum { TOKENS = 152000, TEXTS = 40, LONGEST = 100, MOST_TEXTS = 250, MOST = 200000 };
 
 static const struct {
   const char *name;
@@ -195,6 +196,10 @@ int main(int argc, char **argv) {
   accel__tokenizer *tokenizer = NULL;
   static times all, one;
   const double begin = now();
+  const long asked = argc > 3 ? strtol(argv[3], NULL, 10) : TEXTS, texts = asked < 1 ? 1
+                                                                           : asked > MOST_TEXTS
+                                                                               ? MOST_TEXTS
+                                                                               : asked;
   const bool given = argc > 1 && strcmp(argv[1], "-") != 0;
   accel_status status = given ? accel__tokenizer_load(argv[1], &tokenizer) : ACCEL_OK;
   if (status == ACCEL_OK)
@@ -217,7 +222,7 @@ int main(int argc, char **argv) {
       return fprintf(stderr, "%s\n", accel__message()), 1;
     const double compiled = now() - start;
     one.n = 0;
-    for (int k = 0; k < TEXTS; k++)
+    for (long k = 0; k < texts; k++)
       if (make_text(g, trie, scores, &random, &one) != ACCEL_OK)
         return fprintf(stderr, "%s\n", accel__message()), 1;
     memcpy(all.mask + all.n, one.mask, one.n * sizeof *one.mask);
