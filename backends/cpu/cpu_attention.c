@@ -635,7 +635,9 @@ static bool rows_stand_alone(const job *j) {
          !kit_has(&l->out[1]) && j->bias_kind != ACCEL_PLUGIN_BIAS_DENSE;
 }
 
-static bool is_alone(const sequence *s) { return s->rows > 1 && s->rows <= CPU_ATTENTION_LONE_ROWS; }
+static bool is_alone(const sequence *s) {
+  return s->rows > 1 && s->rows <= CPU_ATTENTION_LONE_ROWS;
+}
 /* Few new rows of a sequence become one sequence each, so that a token gives the same bits whether
  * it comes alone or with others before and behind it. */
 static int32_t alone(job *j, accel_plugin_error *error) {

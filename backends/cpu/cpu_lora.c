@@ -4,7 +4,9 @@
 
 #include <string.h>
 
-static const double NS_PRODUCT = 0.06; /* of one multiplication and addition */
+/* Nanoseconds of one multiplication and addition, and of a byte of the matrices: those of many
+ * adapters are in no cache of one core. */
+static const double NS_PRODUCT = 0.06, NS_BYTE = 0.1;
 
 enum { TERMS = 256 /* columns of a that go through the stack at once */ };
 
@@ -64,7 +66,7 @@ int32_t cpu_launch_lora(const cpu_self *s, const kit_launch *l, accel_plugin_err
                 .y = kit_f32(out),
                 .k = kit_cols(x),
                 .n = kit_cols(out)};
-  double products = 0;
+  double ns = 0;
   const int32_t rc = kit_adapter_check(l, error);
   if (rc) return rc;
   if (out->data != y->data) memcpy(out->data, y->data, (size_t)y->elements * sizeof(float));
@@ -74,10 +76,12 @@ int32_t cpu_launch_lora(const cpu_self *s, const kit_launch *l, accel_plugin_err
     if (!m) continue;
     kit_adapter_rows(l, item, &first, &end);
     j.rows += end - first;
-    products += (double)(end - first) * (double)m->rank * (double)(j.k + j.n);
+    const size_t size = kit_adapter_f16_of(l, item) ? sizeof(uint16_t) : sizeof(float);
+    ns += (double)m->rank * (double)(j.k + j.n) *
+          (NS_PRODUCT * (double)(end - first) + NS_BYTE * (double)size);
   }
   if (!j.rows) return ACCEL_PLUGIN_OK;
-  j.tasks = cpu_tasks(l, j.rows, NS_PRODUCT * products / (double)j.rows);
+  j.tasks = cpu_tasks(l, j.rows, ns / (double)j.rows);
   cpu_parallel(l, j.tasks, lora_task, &j);
   return ACCEL_PLUGIN_OK;
 }
