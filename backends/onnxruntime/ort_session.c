@@ -159,10 +159,10 @@ static int32_t compile(void *self, const kit_graph *graph, const char *name,
   ort_bytes text = {0};
   model *m = calloc(1, sizeof *m);
   if (!m) return kit_no_memory(error, sizeof *m);
+  const ort_endpoint *e = self;
   int32_t rc = name_values(m, graph, error);
-  if (!rc) rc = ort_write(graph, name, dim, &text, error);
+  if (!rc) rc = ort_write(graph, name, dim, e->device->qnn, &text, error);
   if (!rc) {
-    const ort_endpoint *e = self;
     rc = e->device->qnn ? session_by_cache(e, m, graph, &text, error)
                         : session_of(e, m, graph, &text, NULL, error);
     free(text.data);
