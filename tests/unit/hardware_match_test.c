@@ -16,7 +16,10 @@ static accel__hardware *big_machine(machine *m) {
          "software;;llvmpipe (LLVM 15);;|discrete;03:00.0;AMD Radeon RX 6800 "
          "(RADV);;|discrete;0000:41:00.0;NVIDIA RTX A4000;;",
          1);
-  setenv("STUB_OPENCL_DEVICES", "software;;pocl-cpu;;|discrete;0000:03:00.0;gfx1030;;", 1);
+  setenv(
+      "STUB_OPENCL_DEVICES",
+      "software;;pocl-cpu;;|discrete;0000:03:00.0;gfx1030;;|software;;cpu;;;Intel(R) OpenCL 2026",
+      1);
   setenv("STUB_NPU_DEVICES", "other;;Neural thing;;", 1);
   return machine_hardware(m, STUBS "/gpus");
 }
@@ -67,6 +70,8 @@ static void names_mean_devices(void **state) {
   /* by name a software device serves, last */
   assert_choice(h, "vulkan", "vulkan:1 vulkan:2 vulkan:0");
   assert_choice(h, "opencl:0", "opencl:0");
+  assert_choice(h, "opencl:CPU", "opencl:0 opencl:2");
+  assert_choice(h, "opencl:intel(r) opencl", "opencl:2"); /* no name: the driver's */
   assert_choice(h, "npu", "npu");
   accel__hardware_destroy(&h);
   machine_free(&m);
