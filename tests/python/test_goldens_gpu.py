@@ -34,7 +34,8 @@ def smallest(lines, key):
 
 
 # A variable that names a library: with it, its devices are to be there.
-REQUIRED = {"openvino": "ACCEL_OPENVINO_DIR", "onnxruntime": "ACCEL_ONNXRUNTIME_DIR", "qualcomm": "ACCEL_ONNXRUNTIME_DIR", "webgpu": "ACCEL_WEBGPU_DIR"}
+REQUIRED = {"openvino": "ACCEL_OPENVINO_DIR", "onnxruntime": "ACCEL_ONNXRUNTIME_DIR", "qualcomm": "ACCEL_ONNXRUNTIME_DIR", "webgpu": "ACCEL_WEBGPU_DIR",
+            "opencl": "OCL_ICD_VENDORS"}
 # Qualcomm's NPU has no fp32; a session takes its simulator seconds to make, so of these classes only.
 NPU_CLASSES = {"BertModel", "ViTModel", "CLIPModel", "CLIPTextModel", "CLIPVisionModel", "WhisperForAudioClassification"}
 # What a device says no to, by the start of the model's folder, and how.
