@@ -299,12 +299,16 @@ static void suggest(accel__hardware *h, const char *head) {
   for (size_t i = 0; i < h->n_files && n < 64; i++)
     if (*h->file[i]->key) known[n++] = h->file[i]->key;
   const char *near = accel__nearest(head, known, n);
+  char hint[160];
+  if (near) /* else what a card or its maker is called: adreno, arc, mali */
+    snprintf(hint, sizeof hint, " (did you mean '%s'?)", near);
+  else
+    snprintf(hint, sizeof hint, "; part of a device's name goes behind its plugin, as in vulkan:%s",
+             head);
   accel__fail(ACCEL_ERROR_ARGUMENT,
-              "device '%s' is not known%s%s%s; a device is auto, gpu[:N], pci:ADDRESS, cpu, "
-              "rocm[:N], cuda[:N], opencl[:N], "
-              "vulkan[:N] or "
-              "the name of a plugin, or several joined by '+'",
-              head, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+              "device '%s' is not known%s; a device is auto, gpu[:N], pci:ADDRESS, cpu, rocm[:N], "
+              "cuda[:N], opencl[:N], vulkan[:N] or the name of a plugin, or several joined by '+'",
+              head, hint);
 }
 
 bool accel__is_plugin_name(const accel__hardware *h, const char *head) {

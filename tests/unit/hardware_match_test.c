@@ -302,6 +302,7 @@ static void several_devices_are_one(void **state) {
   assert_refused(h, "cpu=0-1", ACCEL_ERROR_ARGUMENT, "add a part with '+'", "");
   assert_refused(h, "cpu+", ACCEL_ERROR_ARGUMENT, "part 2 names no device", "");
   assert_refused(h, "cpu+nosuch", ACCEL_ERROR_ARGUMENT, "'nosuch' is not known", "");
+  assert_refused(h, "adreno", ACCEL_ERROR_ARGUMENT, "as in vulkan:adreno", "");
   assert_refused(h, "cpu+vulkan:9", ACCEL_ERROR_DEVICE_UNAVAILABLE, "vulkan:9: no such device", "");
   assert_refused(h, "a+a+a+a+a+a+a+a+a+a+a+a+a+a+a+a+a", ACCEL_ERROR_ARGUMENT, "more than 16 parts",
                  "");
