@@ -285,9 +285,6 @@ static int32_t dense_bias(lower *l, const attention *a) {
   const int64_t period = kit_attr_i(l->n, ACCEL_PLUGIN_ATTR_BIAS_PERIOD, lower_dim(l, t, 0)),
                 zero = 0, one = 1;
   int32_t b = lower_in(l, BIAS);
-  /* as many as the bias has items, which may be open */
-  const int32_t after = period > 0 ? lower_i32(l, (int32_t)period)
-                                   : lower_convert(l, lower_size(l, t->dim[0]), ACCEL_PLUGIN_I32);
   for (uint32_t axis = 2; axis < 4; axis++) {
     const int32_t space = axis == 2 ? a->q_space : a->kv_space;
     const int64_t at = axis;
@@ -298,6 +295,9 @@ static int32_t dense_bias(lower *l, const attention *a) {
                    5);
   }
   if (lower_dim(l, t, 0) != 1 && period != 1) {
+    /* as many as the bias has items, which may be open */
+    const int32_t after = period > 0 ? lower_i32(l, (int32_t)period)
+                                     : lower_convert(l, lower_size(l, t->dim[0]), ACCEL_PLUGIN_I32);
     const int32_t item = lower_feed(l, KIT_FEED_ITEM, a->q_space, ACCEL_PLUGIN_I32, 1,
                                     (const int64_t[]){-1}),
                   times = DIV(l, item, after);
