@@ -285,7 +285,6 @@ static int32_t dense_bias(lower *l, const attention *a) {
   const int64_t period = kit_attr_i(l->n, ACCEL_PLUGIN_ATTR_BIAS_PERIOD, lower_dim(l, t, 0)),
                 zero = 0, one = 1;
   int32_t b = lower_in(l, BIAS);
-  if (period < 1) return lower_fail(l, "a bias whose period is not known");
   for (uint32_t axis = 2; axis < 4; axis++) {
     const int32_t space = axis == 2 ? a->q_space : a->kv_space;
     const int64_t at = axis;
@@ -295,12 +294,14 @@ static int32_t dense_bias(lower *l, const attention *a) {
                                      lower_i64s(l, &one, 1), lower_i64s(l, &at, 1)},
                    5);
   }
-  if (lower_dim(l, t, 0) != 1 && period > 1) {
+  if (lower_dim(l, t, 0) != 1 && period != 1) {
+    /* as many as the bias has items, which may be open */
+    const int32_t after = period > 0 ? lower_i32(l, (int32_t)period)
+                                     : lower_convert(l, lower_size(l, t->dim[0]), ACCEL_PLUGIN_I32);
     const int32_t item = lower_feed(l, KIT_FEED_ITEM, a->q_space, ACCEL_PLUGIN_I32, 1,
                                     (const int64_t[]){-1}),
-                  times = DIV(l, item, lower_i32(l, (int32_t)period));
-    b = lower_axis2(l, KIT_GRAPH_GATHER, b,
-                    SUB(l, item, MUL(l, times, lower_i32(l, (int32_t)period))), 0);
+                  times = DIV(l, item, after);
+    b = lower_axis2(l, KIT_GRAPH_GATHER, b, SUB(l, item, MUL(l, times, after)), 0);
   } else if (lower_dim(l, t, 0) != 1) {
     b = lower_slice(l, b, 0, 0, 1);
   }

@@ -145,7 +145,13 @@ void lower_GATHER(lower *l) {
   const int64_t axis = kit_axis(l->n, 0, table->rank);
   const double scale = kit_attr_f(l->n, ACCEL_PLUGIN_ATTR_SCALE, 1.0);
   const int64_t limit = lower_dim(l, table, (uint32_t)axis);
-  int32_t y = lower_axis2(l, KIT_GRAPH_GATHER, lower_in(l, 0), lower_in(l, 1), axis);
+  int32_t y = -1;
+  if (axis == 0 && table->kind == ACCEL_PLUGIN_TENSOR_WEIGHT)
+    y = lower_weight_rows(l, (uint32_t)table->weight, lower_in(l, 1));
+  if (y >= 0)
+    y = lower_reshape_dims(l, y, lower_out_tensor(l, 0)->dim, lower_out_tensor(l, 0)->rank);
+  else
+    y = lower_axis2(l, KIT_GRAPH_GATHER, lower_in(l, 0), lower_in(l, 1), axis);
   for (uint32_t i = 0; limit >= 0 && i < l->e->n_in; i++)
     if (l->e->in[i] == l->n->in[1]) lower_check(l, (int32_t)i, limit);
   if (scale != 1.0 && table->dtype == ACCEL_PLUGIN_F32) y = MUL(l, y, lower_f32(l, scale));

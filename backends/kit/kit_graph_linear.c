@@ -71,14 +71,25 @@ bool kit_graph_format(const accel_plugin_program *p, uint32_t weight,
          k > 0 && k % group == 0 && !(four && k % 2) && only_taken_as_codes(p, weight);
 }
 
-/* Elements of a part of a weight, [n, groups, size], as fp32. */
-static int32_t part(lower *l, const void *data, uint8_t dtype, const int64_t dim[3]) {
+/* A part of a weight, [n, groups, size], in its own type. */
+static int32_t stored(lower *l, const void *data, uint8_t dtype, const int64_t dim[3]) {
   const uint64_t elements = (uint64_t)(dim[0] * dim[1] * dim[2]);
   const uint64_t bytes = dtype == ACCEL_PLUGIN_F32                                 ? elements * 4
                          : dtype == ACCEL_PLUGIN_F16 || dtype == ACCEL_PLUGIN_BF16 ? elements * 2
                          : dtype == ACCEL_PLUGIN_I4 || dtype == ACCEL_PLUGIN_U4    ? elements / 2
                                                                                    : elements;
-  return lower_convert(l, lower_constant(l, dtype, 3, dim, data, bytes, true), ACCEL_PLUGIN_F32);
+  return lower_constant(l, dtype, 3, dim, data, bytes, true);
+}
+
+/* The same as fp32. */
+static int32_t part(lower *l, const void *data, uint8_t dtype, const int64_t dim[3]) {
+  return lower_convert(l, stored(l, data, dtype, dim), ACCEL_PLUGIN_F32);
+}
+
+/* Of such a part the rows listed, [.., groups, size]. */
+static int32_t rows_of(lower *l, const void *data, uint8_t dtype, const int64_t dim[3],
+                       int32_t rows) {
+  return lower_axis2(l, KIT_GRAPH_GATHER, stored(l, data, dtype, dim), rows, 0);
 }
 
 static int32_t coded(lower *l, const accel_plugin_weight *w, const accel_plugin_format *f,
@@ -111,6 +122,20 @@ int32_t lower_weight(lower *l, uint32_t index) {
   else
     x = coded(l, w, f, v);
   return l->weight_value[index] = x;
+}
+
+int32_t lower_weight_rows(lower *l, uint32_t index, int32_t rows) {
+  const accel_plugin_weight *w = &l->p->weight[index];
+  const accel_plugin_format *f = &l->r->format[index];
+  const accel_plugin_weight_view *v = &l->r->view[index];
+  if (l->r->wide[index] || accel_format_plain(f) || w->rank != 2) return -1;
+  if (f->store != ACCEL_PLUGIN_I8 && f->store != ACCEL_PLUGIN_U8) return -1;
+  const int64_t size = f->group_k ? (int64_t)f->group_k : w->dim[1], groups = w->dim[1] / size;
+  const int64_t codes[] = {w->dim[0], groups, size}, one[] = {w->dim[0], groups, 1};
+  int32_t x = lower_convert(l, rows_of(l, v->data, f->store, codes, rows), ACCEL_PLUGIN_F32);
+  if (f->zero != ACCEL_PLUGIN_NO_DTYPE)
+    x = SUB(l, x, lower_convert(l, rows_of(l, v->zero, f->zero, one, rows), ACCEL_PLUGIN_F32));
+  return MUL(l, x, lower_convert(l, rows_of(l, v->scale, f->scale, one, rows), ACCEL_PLUGIN_F32));
 }
 
 /* ---- linear ---- */

@@ -113,6 +113,9 @@ int32_t lower_glu(lower *l, int64_t glu, int32_t act, double alpha, int32_t y, i
                   uint32_t rank, double limit); /* kit_graph_linear.c */
 /* A weight's elements as fp32, in its own dims. */
 int32_t lower_weight(lower *l, uint32_t weight);
+/* Rows `rows` of a matrix of 8-bit codes, [.., groups, size] as fp32; -1: it is none.  Only they are
+ * decoded: a table that is a product's weight, too, would be decoded whole for every run. */
+int32_t lower_weight_rows(lower *l, uint32_t weight, int32_t rows);
 /* Why a SELECTIVE_SCAN cannot be lowered; NULL: it can (kit_graph_scan.c). */
 enum { KIT_GRAPH_SCAN_CELLS = 64 }; /* channels x states, each a matrix over the rows */
 const char *lower_scan_refusal(const accel_plugin_program *program, const accel_plugin_node *node);

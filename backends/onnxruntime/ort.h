@@ -131,9 +131,9 @@ int ort_type(uint8_t dtype);
 /* A graph as ONNX, opset 21.  Values are called n<node>, inputs like their node, results r0, r1 ..
  * Constants of ORT_EXTERNAL bytes and more are external, for AddExternalInitializers.
  * dim[n_feed][MAX_RANK]: shapes of inputs to be written as known; NULL: open where the graph leaves
- * them open.  model->data is to be freed. */
+ * them open.  npu: in forms that Qualcomm's compiler gets right.  model->data is to be freed. */
 int32_t ort_write(const kit_graph *graph, const char *name,
-                  const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK], ort_bytes *model,
+                  const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK], bool npu, ort_bytes *model,
                   accel_plugin_error *error);
 
 /* ---- endpoints ---- */

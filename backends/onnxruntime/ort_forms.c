@@ -28,6 +28,11 @@ static void put_swish(ort_writer *w, int32_t id, const kit_graph_node *n) {
   finish(w, "Mul", id, (const int32_t[]){x, gate}, 2);
 }
 
+/* ort_writer.apart: a + b as a - (-b), which is the same number and no sum. */
+static void put_sum(ort_writer *w, int32_t id, const kit_graph_node *n) {
+  finish(w, "Sub", id, (const int32_t[]){n->in[0], ort_op1(w, "Neg", n->in[1])}, 2);
+}
+
 static void put_clamp(ort_writer *w, int32_t id, const kit_graph_node *n) {
   int32_t end[2];
   for (int i = 0; i < 2; i++) {
@@ -230,6 +235,7 @@ static void put_pool(ort_writer *w, int32_t id, const kit_graph_node *n) {
 
 void ort_form(ort_writer *w, int32_t id) {
   static void (*const forms[KIT_GRAPH_OPS])(ort_writer *, int32_t, const kit_graph_node *) = {
+      [KIT_GRAPH_ADD] = put_sum,
       [KIT_GRAPH_SWISH] = put_swish,
       [KIT_GRAPH_CLAMP] = put_clamp,
       [KIT_GRAPH_NOT_EQUAL] = put_not_equal,

@@ -1,5 +1,6 @@
 /* ort_look.c - what a writer has to know of a graph before it begins: ranks, since ONNX wants whole
- * permutations, and layer norms with scale and shift, which are one node there. */
+ * permutations, layer norms with scale and shift, which are one node there, and sums that an NPU's
+ * compiler gets wrong. */
 #include "onnxruntime/ort_write.h"
 
 /* Elements of a vector of sizes; -1: not known. */
@@ -114,7 +115,19 @@ static void find_norms(ort_writer *w) {
   }
 }
 
-void ort_look(ort_writer *w) {
+/* Qualcomm's compiler (of onnxruntime-qnn 2.7) makes one op of a layer norm and the sum before it,
+ * also through reshapes.  Where an operand of the sum is repeated along the first of three dims, and
+ * the second has 16, 24, 32 .. rows, that op adds it to the first item alone. */
+static void find_sums_before_norms(ort_writer *w) {
+  for (uint32_t k = 0; k < w->g->n_node; k++) {
+    if (w->g->node[k].op != KIT_GRAPH_LAYER_NORM) continue;
+    int32_t id = w->g->node[k].in[0];
+    while (w->g->node[id].op == KIT_GRAPH_RESHAPE) id = w->g->node[id].in[0];
+    w->apart[id] = w->g->node[id].op == KIT_GRAPH_ADD && (w->rank[id] < 0 || w->rank[id] > 2);
+  }
+}
+
+void ort_look(ort_writer *w, bool npu) {
   for (uint32_t i = 0; i < w->g->n_node; i++) {
     const kit_graph_node *n = &w->g->node[i];
     w->rank[i] = rank_of(w, n);
@@ -122,4 +135,5 @@ void ort_look(ort_writer *w) {
   }
   for (uint32_t r = 0; r < w->g->n_result; r++) w->uses[w->g->result[r].node]++;
   find_norms(w);
+  if (npu) find_sums_before_norms(w);
 }

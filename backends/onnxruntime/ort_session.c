@@ -103,6 +103,17 @@ typedef struct constants {
   char (*name)[16];
 } constants;
 
+/* A session that was not made.  What the NPU's compiler leaves over is no failure of the driver. */
+static int32_t not_made(const ort_endpoint *e, OrtStatus *status, accel_plugin_error *error) {
+  const ort_library *ort = e->ort;
+  if (!e->device->qnn || !strstr(ort->GetErrorMessage(status), "fallback to CPU EP"))
+    return ort_fail(ort, status, "making a session", error);
+  ort->ReleaseStatus(status);
+  return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1,
+                  "Qualcomm's provider does not compute all nodes of this graph, and none is left "
+                  "to the processor: use onnxruntime:cpu or cpu");
+}
+
 /* g: whose constants the model wants; NULL: it has all, as a context of an NPU.  context: gets what
  * the provider compiled; NULL: nobody wants it. */
 static int32_t session_of(const ort_endpoint *e, model *m, const kit_graph *g,
@@ -124,7 +135,7 @@ static int32_t session_of(const ort_endpoint *e, model *m, const kit_graph *g,
     if (!status)
       status = ort->CreateSessionFromArray(ort->env, text->data, text->n, options, &m->session);
   }
-  if (status) rc = ort_fail(ort, status, "making a session", error);
+  if (status) rc = not_made(e, status, error);
   for (uint32_t i = 0; c.value && i < n; i++)
     if (c.value[i]) ort->ReleaseValue(c.value[i]);
   if (options) ort->ReleaseSessionOptions(options);
@@ -159,10 +170,10 @@ static int32_t compile(void *self, const kit_graph *graph, const char *name,
   ort_bytes text = {0};
   model *m = calloc(1, sizeof *m);
   if (!m) return kit_no_memory(error, sizeof *m);
+  const ort_endpoint *e = self;
   int32_t rc = name_values(m, graph, error);
-  if (!rc) rc = ort_write(graph, name, dim, &text, error);
+  if (!rc) rc = ort_write(graph, name, dim, e->device->qnn, &text, error);
   if (!rc) {
-    const ort_endpoint *e = self;
     rc = e->device->qnn ? session_by_cache(e, m, graph, &text, error)
                         : session_of(e, m, graph, &text, NULL, error);
     free(text.data);

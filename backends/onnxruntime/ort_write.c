@@ -222,7 +222,7 @@ static void put_nodes(ort_writer *w) {
       put_tensor(w, (int32_t)i, n->dtype, n->dim, n->rank, n->data, n->bytes);
     else if (n->op == KIT_GRAPH_INPUT || w->normed[i] == ORT_ELSEWHERE)
       continue;
-    else if (plain[n->op].type && w->normed[i] < 0)
+    else if (plain[n->op].type && w->normed[i] < 0 && !w->apart[i])
       put_plain(w, (int32_t)i);
     else
       ort_form(w, (int32_t)i);
@@ -248,7 +248,7 @@ static void put_model(ort_writer *w, const char *name,
 }
 
 int32_t ort_write(const kit_graph *g, const char *name, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK],
-                  ort_bytes *model, accel_plugin_error *error) {
+                  bool npu, ort_bytes *model, accel_plugin_error *error) {
   ort_writer w = {.g = g, .b = model, .next = 2 * (int32_t)g->n_node};
   const size_t n = g->n_node + 1;
   *model = (ort_bytes){0};
@@ -257,8 +257,9 @@ int32_t ort_write(const kit_graph *g, const char *name, const int64_t (*dim)[ACC
   w.normed = malloc(n * sizeof *w.normed);
   w.scale = malloc(n * sizeof *w.scale);
   w.shift = malloc(n * sizeof *w.shift);
-  if (w.rank && w.uses && w.normed && w.scale && w.shift) {
-    ort_look(&w);
+  w.apart = calloc(n, sizeof *w.apart);
+  if (w.rank && w.uses && w.normed && w.scale && w.shift && w.apart) {
+    ort_look(&w, npu);
     put_model(&w, name, dim);
   } else {
     model->failed = true;
@@ -268,6 +269,7 @@ int32_t ort_write(const kit_graph *g, const char *name, const int64_t (*dim)[ACC
   free(w.normed);
   free(w.scale);
   free(w.shift);
+  free(w.apart);
   if (!model->failed && !*w.why) return ACCEL_PLUGIN_OK;
   free(model->data);
   if (model->failed) return kit_no_memory(error, model->n);

@@ -21,6 +21,7 @@ typedef struct ort_writer {
       *normed; /* [n_node] the LAYER_NORM that ends here with its scale; -1 none; ORT_ELSEWHERE */
   int32_t *scale; /* [n_node] of such a LAYER_NORM; -1: it stands alone */
   int32_t *shift; /* [n_node] or -1 */
+  bool *apart;    /* [n_node] an ADD that Qualcomm's compiler must not fuse with the norm behind */
   char why[160];  /* not empty: an op that cannot be written */
 } ort_writer;
 
@@ -43,8 +44,9 @@ int32_t ort_int64s(ort_writer *w, const int64_t *v, int64_t n);
 /* Elements of a constant of int64; *n of them.  NULL: the node is none. */
 const int64_t *ort_known(const ort_writer *w, int32_t node, int64_t *n);
 
-/* Ranks of all nodes, into w->rank, uses, and norms with their scale. */
-void ort_look(ort_writer *w);
+/* Ranks of all nodes, into w->rank, uses, and norms with their scale; of a model for Qualcomm's NPU
+ * also w->apart. */
+void ort_look(ort_writer *w, bool npu);
 /* Writes node `id`, where ort_ops.def has no line for its op (ort_forms.c). */
 void ort_form(ort_writer *w, int32_t id);
 

@@ -12,7 +12,8 @@ enum { /* of extensions, by their numbers */
        AMD_TOPOLOGY = 0x4037,
        AMD_FREE_MEMORY = 0x4039,
        KHR_PCI = 0x410F,
-       DOT_PACKED = 0x1075 /* cl_device_integer_dot_product_acceleration_properties_khr */
+       SUB_GROUPS = 0x105C, /* CL_DEVICE_MAX_NUM_SUB_GROUPS, of OpenCL 2.1 */
+       DOT_PACKED = 0x1075  /* cl_device_integer_dot_product_acceleration_properties_khr */
 };
 enum { LEAST_LOCAL_BYTES = 16384, LEAST_GROUP = 256 }; /* what the kernels take for granted */
 
@@ -89,6 +90,12 @@ static bool has_int_dot(const gpu_device *d, const char *extensions) {
          ocl.clGetDeviceInfo(d->id, DOT_PACKED, sizeof fast, fast, NULL) == CL_SUCCESS && fast[0];
 }
 
+/* An extension of OpenCL 2.0; of 3.0 a feature, which drivers need not list among them. */
+static bool has_sub_groups(const gpu_device *d, const char *extensions) {
+  return (d->version >= 2 && strstr(extensions, "cl_khr_subgroups")) ||
+         (d->version >= 3 && number(d, SUB_GROUPS) > 0);
+}
+
 void ocl_describe(gpu_device *d) {
   static const uint64_t most = (uint64_t)8 << 30; /* 32-bit indices of words */
   accel_plugin_device *i = &d->info;
@@ -103,20 +110,19 @@ void ocl_describe(gpu_device *d) {
   (void)ocl.clGetPlatformInfo(d->platform, CL_PLATFORM_NAME, sizeof platform - 1, platform, NULL);
   snprintf(i->driver, sizeof i->driver, "%.40s %.20s", platform, driver);
   (void)ocl.clGetDeviceInfo(d->id, CL_DEVICE_EXTENSIONS, sizeof extensions - 1, extensions, NULL);
-  *l =
-      (gpu_limits){.buffer = number(d, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
-                   .align = 256,
-                   .memory = number(d, CL_DEVICE_GLOBAL_MEM_SIZE),
-                   .groups = {INT32_MAX, INT32_MAX, INT32_MAX},
-                   .local_size = (uint32_t)number(d, CL_DEVICE_MAX_WORK_GROUP_SIZE),
-                   .local_bytes = (uint32_t)number(d, CL_DEVICE_LOCAL_MEM_SIZE),
-                   .wave = type & CL_DEVICE_TYPE_CPU ? 1 : 0,
-                   .units = (uint32_t)number(d, CL_DEVICE_MAX_COMPUTE_UNITS),
-                   .cpu = (type & CL_DEVICE_TYPE_CPU) != 0,
-                   .unified = number(d, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0,
-                   .fp16 = strstr(extensions, "cl_khr_fp16") != NULL,
-                   .int_dot = has_int_dot(d, extensions),
-                   .sub_groups = d->version >= 2 && strstr(extensions, "cl_khr_subgroups") != NULL};
+  *l = (gpu_limits){.buffer = number(d, CL_DEVICE_MAX_MEM_ALLOC_SIZE),
+                    .align = 256,
+                    .memory = number(d, CL_DEVICE_GLOBAL_MEM_SIZE),
+                    .groups = {INT32_MAX, INT32_MAX, INT32_MAX},
+                    .local_size = (uint32_t)number(d, CL_DEVICE_MAX_WORK_GROUP_SIZE),
+                    .local_bytes = (uint32_t)number(d, CL_DEVICE_LOCAL_MEM_SIZE),
+                    .wave = type & CL_DEVICE_TYPE_CPU ? 1 : 0,
+                    .units = (uint32_t)number(d, CL_DEVICE_MAX_COMPUTE_UNITS),
+                    .cpu = (type & CL_DEVICE_TYPE_CPU) != 0,
+                    .unified = number(d, CL_DEVICE_HOST_UNIFIED_MEMORY) != 0,
+                    .fp16 = strstr(extensions, "cl_khr_fp16") != NULL,
+                    .int_dot = has_int_dot(d, extensions),
+                    .sub_groups = has_sub_groups(d, extensions)};
   if (l->cpu)
     l->cpu_kernels = ocl_cpu_kernels_for((uint32_t)number(d, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT));
   l->buffer = (l->buffer < most ? l->buffer : most) & ~(uint64_t)255;

@@ -23,7 +23,10 @@ static const char dot_arithmetic[] =
     "  int4 p = convert_int4(x) * convert_int4(y);\n"
     "  return c + p.x + p.y + p.z + p.w;\n"
     "}\n";
-static const char sub_groups[] = "#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n";
+static const char sub_groups[] =
+    "#ifdef cl_khr_subgroups\n"
+    "#pragma OPENCL EXTENSION cl_khr_subgroups : enable\n"
+    "#endif\n";
 
 const gpu_kernel *ocl_kernel_info(uint32_t id) {
   return id < GPU_KERNELS ? &gpu_kernels[id] : &ocl_cpu_kernels[id - GPU_KERNELS];

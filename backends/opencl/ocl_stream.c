@@ -146,13 +146,16 @@ void ocl_release(gpu_device *d, gpu_buffer *b) {
   used_free(d, &b->host);
 }
 
+/* A blocking write promises no more than that `from` was read: what another queue does next sees
+ * the bytes once this one is through (Intel's runtime for processors takes its time). */
 int32_t ocl_write(gpu_device *d, const gpu_binding *to, const void *from,
                   accel_plugin_error *error) {
   ocl_queue *q;
   const int32_t rc = queue_take(d, false, &q, error);
   if (rc) return rc;
-  const cl_int code = ocl.clEnqueueWriteBuffer(q->queue, to->buffer->mem, CL_TRUE, to->offset,
-                                               to->bytes, from, 0, NULL, NULL);
+  cl_int code = ocl.clEnqueueWriteBuffer(q->queue, to->buffer->mem, CL_TRUE, to->offset, to->bytes,
+                                         from, 0, NULL, NULL);
+  if (!code) code = ocl.clFinish(q->queue);
   queue_give(d, q);
   return code ? ocl_fail(d, code, "clEnqueueWriteBuffer", error) : ACCEL_PLUGIN_OK;
 }

@@ -45,6 +45,15 @@ static accel_status plugin_facts(accel__hardware *h, const char *stem, accel__ab
   return status;
 }
 
+/* Its plugin crashed, or never answered, when it was asked for devices. */
+static bool ended_in_helper(const accel__hardware *h, const char *stem) {
+  for (size_t i = 0; i < h->n_files; i++)
+    if (accel__key_fits(h->file[i]->key, stem) &&
+        (h->file[i]->verdict == ACCEL__VERDICT_CRASH || h->file[i]->verdict == ACCEL__VERDICT_HANG))
+      return true;
+  return false;
+}
+
 static accel_status names_of(accel__arena *arena, const accel__gpu *gpu, uint32_t n,
                              const char **out) {
   accel__buffer b = {0};
@@ -210,7 +219,13 @@ accel_status accel__explain_absence(accel__hardware *h, const char *hardware, ac
     const bool ov = *hardware == 'o';
     const accel__source *from = &s[ov ? ACCEL__SOURCE_OPENVINO : ACCEL__SOURCE_WEBGPU];
     const bool said = out->compiled && *from->error; /* the plugin looks for the same file */
-    return explain_source(h, from, ov ? "OpenVINO" : "wgpu-native", said ? "" : why, out);
+    ACCEL_TRY(explain_source(h, from, ov ? "OpenVINO" : "wgpu-native", said ? "" : why, out));
+    if (ov && !*from->error && ended_in_helper(h, hardware))
+      out->remedy =
+          "OpenVINO asks OpenCL's drivers for GPUs, also where the processor alone is wanted: "
+          "repair or remove the one that fails (its file in /etc/OpenCL/vendors), or name a folder "
+          "without it in OCL_ICD_VENDORS";
+    return ACCEL_OK;
   }
   if (!strcmp(hardware, "qualcomm"))
     return explain_qualcomm(h, &s[ACCEL__SOURCE_QUALCOMM], why, out);

@@ -127,13 +127,18 @@ static bool contains(const char *text, const char *part) {
   return n == 0;
 }
 
-static bool tail_fits(const accel__entry *e, const char *tail, bool by_id) {
+/* What a tail may mean, the first that fits a device: an id alone, then its name, then the driver
+ * (of two for one processor, as Intel's and PoCL's for OpenCL). */
+enum { BY_ID, BY_NAME, BY_DRIVER, WAYS };
+
+static bool tail_fits(const accel__entry *e, const char *tail, int way) {
   char address[64];
   accel__normal_address(address, sizeof address, tail);
-  if (by_id)
+  if (way == BY_ID)
     return !strcmp(e->device.info.id, address) ||
            accel__equal_ignoring_case(e->device.facts.id, tail);
   if (is_number(tail)) return (uint32_t)strtoul(tail, NULL, 10) == e->number;
+  if (way == BY_DRIVER) return contains(e->device.info.driver, tail);
   return contains(e->device.info.description, tail) ||
          accel__equal_ignoring_case(e->device.info.arch, tail);
 }
@@ -149,7 +154,7 @@ static accel_status gather_stem(answer *a, const char *stem, accel__entry ***out
   return ACCEL_OK;
 }
 
-/* rocm, rocm:1, rocm:0000:03:00.0, vulkan:llvmpipe */
+/* rocm, rocm:1, rocm:0000:03:00.0, vulkan:llvmpipe, opencl:portable */
 static accel_status want_plugin(answer *a, const wish *w) {
   accel__entry **found;
   size_t n, taken = 0;
@@ -163,9 +168,9 @@ static accel_status want_plugin(answer *a, const wish *w) {
     for (size_t i = 0; i < n; i++) ACCEL_TRY(take(a, found[i]));
     return ACCEL_OK;
   }
-  for (int by_id = 1; by_id >= 0 && !taken; by_id--)
+  for (int way = BY_ID; way < WAYS && !taken; way++)
     for (size_t i = 0; i < n; i++)
-      if (tail_fits(found[i], w->tail, by_id)) {
+      if (tail_fits(found[i], w->tail, way)) {
         ACCEL_TRY(take(a, found[i]));
         taken++;
       }
@@ -294,12 +299,16 @@ static void suggest(accel__hardware *h, const char *head) {
   for (size_t i = 0; i < h->n_files && n < 64; i++)
     if (*h->file[i]->key) known[n++] = h->file[i]->key;
   const char *near = accel__nearest(head, known, n);
+  char hint[160];
+  if (near) /* else what a card or its maker is called: adreno, arc, mali */
+    snprintf(hint, sizeof hint, " (did you mean '%s'?)", near);
+  else
+    snprintf(hint, sizeof hint, "; part of a device's name goes behind its plugin, as in vulkan:%s",
+             head);
   accel__fail(ACCEL_ERROR_ARGUMENT,
-              "device '%s' is not known%s%s%s; a device is auto, gpu[:N], pci:ADDRESS, cpu, "
-              "rocm[:N], cuda[:N], opencl[:N], "
-              "vulkan[:N] or "
-              "the name of a plugin, or several joined by '+'",
-              head, near ? " (did you mean '" : "", near ? near : "", near ? "'?)" : "");
+              "device '%s' is not known%s; a device is auto, gpu[:N], pci:ADDRESS, cpu, rocm[:N], "
+              "cuda[:N], opencl[:N], vulkan[:N] or the name of a plugin, or several joined by '+'",
+              head, hint);
 }
 
 bool accel__is_plugin_name(const accel__hardware *h, const char *head) {

@@ -9,7 +9,7 @@ import time
 
 SCHEMA = "accel.card/1"
 SMALL_MODELS = [("BERT", "tests/fixtures/models/bert", "encode", (1, 4), 0), ("LLaMA", "tests/fixtures/models/llama", "generate", (1,), 16),
-                ("ViT", "tests/fixtures/models/vit", "encode", (1,), 0)]
+                ("ViT", "tests/fixtures/models/vit", "encode", (1,), 0), ("Whisper", "tests/fixtures/speech/english", "transcribe", (1,), 0)]
 # Of accel bench's report: field, unit, words.
 RATES = {"encode": [("median_ms", "ms", "a run")],
          "generate": [("prefill_tokens_per_s", "tokens/s", "prompt"), ("decode_tokens_per_s", "tokens/s", "decoding")],
@@ -102,12 +102,12 @@ class Results:
             yield f"\nMemory and race checkers: {sum(f['result'] == 'pass' for f in checked)} of {len(checked)} runs clean."
 
     def numbers(self):
-        for step, head in (("gemm", "Linear layers"), ("models", "Models")):
+        for step, head, most in (("gemm", "Linear layers", "rate"), ("models", "Models", "bandwidth")):
             found = self.of(step, results=("number",))
             if found:
-                yield f"\n## {head}\n\n| device | what | libaccel | PyTorch | ratio | of the bandwidth |\n|---|---|---|---|---|---|"
+                yield f"\n## {head}\n\n| device | what | libaccel | PyTorch | ratio | of the card's {most} |\n|---|---|---|---|---|---|"
             for f in found:
-                torch, ratio, share = f.get("torch"), f.get("ratio"), f.get("of_bandwidth")
+                torch, ratio, share = f.get("torch"), f.get("ratio"), f.get(f"of_{most}")
                 yield (f"| {f['device']} | {f['name']} | {f['value']:,} {f.get('unit', '')} | {'' if torch is None else f'{torch:,.6g}'} | "
                        f"{'' if ratio is None else ratio} | {'' if share is None else f'{100 * share:.0f} %'} |")
 

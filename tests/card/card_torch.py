@@ -50,6 +50,8 @@ def copy(device):
 def gemm(device, rows, *shapes):
     """Many products in a row, as gpu_gemm_bench has them, so that launches overlap."""
     torch.backends.cuda.matmul.allow_tf32 = False
+    if device == "cuda" and torch.version.cuda and hasattr(torch.backends.cuda, "preferred_blas_library"):
+        torch.backends.cuda.preferred_blas_library("cublaslt")
     times = 32 if device == "cuda" else 2
     for name, dtype in DTYPES.items():
         for shape in shapes:

@@ -70,6 +70,12 @@ class Card(unittest.TestCase):
                 with open(summary, encoding="utf-8") as f:
                     self.assertTrue(f.read().startswith("# A day with a card"))
 
+    def test_a_machine_without_git(self):
+        done = subprocess.run([*CARD, "--out", self.out, "--only", "detect", "--devices", "reference", "--minutes", "1"], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=120, env={**os.environ, "PATH": "/nonexistent"})
+        self.assertEqual(done.returncode, 0, done.stdout)
+        self.assertTrue(facts(self.out)[1][0]["commit"])
+
     def test_arguments(self):
         for options, word in ((["--only", "paint"], "conformance"), (["--minutes", "0"], "above 0")):
             process = self.start(*options)

@@ -146,6 +146,7 @@ class OpenVino(unittest.TestCase):
                 row = self.absent(os.path.join(STUBS, "openvino"), STUB_OPENVINO=mode)
                 self.assertRegex(row["reason"], words)
                 self.assertTrue(row["remedy"])
+                self.assertEqual("OCL_ICD_VENDORS" in row["remedy"], mode == "crash", row)
 
     def test_a_device_that_cannot_compile_is_listed_and_fails_its_test(self):
         report = detect(ACCEL_OPENVINO_DIR=os.path.join(STUBS, "openvino"), STUB_OPENVINO="device")

@@ -8,9 +8,10 @@
  * reason STUB_LIAR     claims a device and computes wrong      STUB_FAKER   computes nothing: leaves the outputs as they are
  *   STUB_LATE     crashes in init
  *
- * With STUB_ENVIRONMENT="NAME" the devices come from that variable: "type;id;name;arch;unusable"
- * joined by '|', type one of cpu, discrete, integrated, software, other.  Unset: no devices ("cpu":
- * one).
+ * With STUB_ENVIRONMENT="NAME" the devices come from that variable:
+ * "type;id;name;arch;unusable;driver" joined by '|', type one of cpu, discrete, integrated,
+ * software, other; what is left out at the end is empty, the driver "stub 1.0".  Unset: no devices
+ * ("cpu": one).
  */
 #include <math.h>
 #include <signal.h>
@@ -57,13 +58,13 @@ static uint32_t route_of(const char *name) {
 }
 
 static void read_fields(const char *text, size_t n, accel_plugin_device *d) {
-  char *const to[] = {NULL, d->id, d->name, d->arch, d->unusable};
-  const size_t room[] = {0, sizeof d->id, sizeof d->name, sizeof d->arch, sizeof d->unusable};
+  char *const to[] = {NULL, d->id, d->name, d->arch, d->unusable, d->driver};
+  const size_t room[] = {
+      0, sizeof d->id, sizeof d->name, sizeof d->arch, sizeof d->unusable, sizeof d->driver};
   memset(d, 0, sizeof *d);
   d->size = sizeof *d;
-  snprintf(d->driver, sizeof d->driver, "stub 1.0");
   d->route = route_of(STUB_NAME);
-  for (int field = 0; field < 5; field++) {
+  for (int field = 0; field < 6; field++) {
     size_t length = 0;
     while (length < n && text[length] != ';') length++;
     if (field == 0)
@@ -74,6 +75,7 @@ static void read_fields(const char *text, size_t n, accel_plugin_device *d) {
     text += step;
     n -= step;
   }
+  if (!d->driver[0]) snprintf(d->driver, sizeof d->driver, "stub 1.0");
 }
 
 static const char *description(void) {

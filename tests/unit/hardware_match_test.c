@@ -16,7 +16,10 @@ static accel__hardware *big_machine(machine *m) {
          "software;;llvmpipe (LLVM 15);;|discrete;03:00.0;AMD Radeon RX 6800 "
          "(RADV);;|discrete;0000:41:00.0;NVIDIA RTX A4000;;",
          1);
-  setenv("STUB_OPENCL_DEVICES", "software;;pocl-cpu;;|discrete;0000:03:00.0;gfx1030;;", 1);
+  setenv(
+      "STUB_OPENCL_DEVICES",
+      "software;;pocl-cpu;;|discrete;0000:03:00.0;gfx1030;;|software;;cpu;;;Intel(R) OpenCL 2026",
+      1);
   setenv("STUB_NPU_DEVICES", "other;;Neural thing;;", 1);
   return machine_hardware(m, STUBS "/gpus");
 }
@@ -67,6 +70,8 @@ static void names_mean_devices(void **state) {
   /* by name a software device serves, last */
   assert_choice(h, "vulkan", "vulkan:1 vulkan:2 vulkan:0");
   assert_choice(h, "opencl:0", "opencl:0");
+  assert_choice(h, "opencl:CPU", "opencl:0 opencl:2");
+  assert_choice(h, "opencl:intel(r) opencl", "opencl:2"); /* no name: the driver's */
   assert_choice(h, "npu", "npu");
   accel__hardware_destroy(&h);
   machine_free(&m);
@@ -297,6 +302,7 @@ static void several_devices_are_one(void **state) {
   assert_refused(h, "cpu=0-1", ACCEL_ERROR_ARGUMENT, "add a part with '+'", "");
   assert_refused(h, "cpu+", ACCEL_ERROR_ARGUMENT, "part 2 names no device", "");
   assert_refused(h, "cpu+nosuch", ACCEL_ERROR_ARGUMENT, "'nosuch' is not known", "");
+  assert_refused(h, "adreno", ACCEL_ERROR_ARGUMENT, "as in vulkan:adreno", "");
   assert_refused(h, "cpu+vulkan:9", ACCEL_ERROR_DEVICE_UNAVAILABLE, "vulkan:9: no such device", "");
   assert_refused(h, "a+a+a+a+a+a+a+a+a+a+a+a+a+a+a+a+a", ACCEL_ERROR_ARGUMENT, "more than 16 parts",
                  "");
