@@ -19,10 +19,17 @@ typedef struct images {
   uint32_t pixel_parts, tile_parts;
 } images;
 
-/* Columns of the product: pixels, or windows of them. */
+/* Columns of the product: pixels, or windows or blocks of them. */
 static int64_t columns_of(const images *j) {
+  if (j->c.w->layout == CPU_CONV_IMPLICIT)
+    return cpu_implicit_plan_of(&j->c.plane, j->c.channels).blocks;
   return j->c.w->layout == CPU_CONV_WINOGRAD ? cpu_winograd_tiles(&j->c.plane, j->c.w->n)
                                              : cpu_area(j->c.plane.out);
+}
+
+/* Columns that are worked on together. */
+static int64_t panel_of(const images *j) {
+  return j->c.w->layout == CPU_CONV_IMPLICIT ? 1 : j->c.kernels->panel_cols;
 }
 
 static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
@@ -32,7 +39,7 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
   const int64_t unit = index / j->tile_parts / j->pixel_parts, group = unit % w->groups,
                 image = unit / w->groups, size_in = cpu_area(j->c.plane.in),
                 size_out = cpu_area(j->c.plane.out), columns = columns_of(j);
-  const int64_t cols = j->c.kernels->panel_cols, panels = (columns + cols - 1) / cols;
+  const int64_t cols = panel_of(j), panels = (columns + cols - 1) / cols;
   int64_t stop = cpu_share(panels, pixels_part + 1, j->pixel_parts) * cols;
   cpu_conv_gemm g = {.plane = j->c.plane,
                      .rows = w->rows,
@@ -50,9 +57,10 @@ static void gemm_task(void *arg, uint32_t index, uint32_t worker) {
   if (j->c.residual)
     g.residual = j->c.residual + (image * j->c.outputs + group * j->c.w->rows) * size_out;
   const cpu_kernels *k = j->c.kernels;
-  cpu_conv_fn *run = w->layout == CPU_CONV_WINOGRAD ? w->pairs ? k->winograd_pairs : k->winograd
-                     : w->pairs                     ? k->conv_pairs
-                                                    : k->conv;
+  cpu_conv_fn *run = w->layout == CPU_CONV_IMPLICIT   ? cpu_conv_implicit_of(k)
+                     : w->layout == CPU_CONV_WINOGRAD ? w->pairs ? k->winograd_pairs : k->winograd
+                     : w->pairs                       ? k->conv_pairs
+                                                      : k->conv;
   run(&g, cpu_share(panels, pixels_part, j->pixel_parts) * cols, stop < columns ? stop : columns,
       cpu_share(w->tiles, part, j->tile_parts), cpu_share(w->tiles, part + 1, j->tile_parts),
       j->workspace + worker * j->scratch_floats);
@@ -64,10 +72,10 @@ static int64_t common_divisor(int64_t a, int64_t b) { return b ? common_divisor(
  * Columns are cut first, but not below a few panels; w only where they do not suffice, for its
  * every part lays them out anew. */
 static void split_gemm(images *j, int64_t units, int64_t workers, int64_t panels, int64_t wanted) {
-  enum { PANELS_LEAST = 4 };
+  const int64_t least = j->c.w->layout == CPU_CONV_IMPLICIT ? 1 : 4;
   /* parts of a unit: so many, or a multiple */
   const int64_t even = workers / common_divisor(units, workers),
-                most = panels > PANELS_LEAST ? panels / PANELS_LEAST : 1;
+                most = panels > least ? panels / least : 1;
   int64_t parts = most, of_w = 1;
   if (wanted < 2) {
     parts = 1;
@@ -83,11 +91,13 @@ static void split_gemm(images *j, int64_t units, int64_t workers, int64_t panels
 }
 
 static void run_gemm(images *j, const kit_launch *l) {
-  const int64_t units = j->c.count * j->c.w->groups,
-                panels = (columns_of(j) + j->c.kernels->panel_cols - 1) / j->c.kernels->panel_cols;
+  const int64_t units = j->c.count * j->c.w->groups, columns = columns_of(j),
+                panels = (columns + panel_of(j) - 1) / panel_of(j);
+  double products =
+      (double)(j->c.w->layout == CPU_CONV_WINOGRAD ? columns * cpu_winograd_points(j->c.w->n)
+                                                   : cpu_area(j->c.plane.out));
   /* ns, at 50 GFLOP/s */
-  double cost = 2.0 / 50 * (double)j->c.w->rows * (double)j->c.w->k * (double)columns_of(j);
-  if (j->c.w->layout == CPU_CONV_WINOGRAD) cost *= (double)cpu_winograd_points(j->c.w->n);
+  double cost = 2.0 / 50 * (double)j->c.w->rows * (double)j->c.w->k * products;
   split_gemm(j, units, cpu_workers(l), panels,
              cpu_tasks(l, units * panels * j->c.w->tiles, cost / (double)(panels * j->c.w->tiles)));
   cpu_parallel(l, (uint32_t)units * j->pixel_parts * j->tile_parts, gemm_task, j);

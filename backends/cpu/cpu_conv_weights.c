@@ -135,10 +135,15 @@ static void cut_tiles(cpu_conv *c, const cpu_kernels *k) {
   c->tiles = (c->rows + c->height - 1) / c->height;
 }
 
+/* Layouts of tiles of rows. */
+static bool in_tiles(const cpu_conv *c) {
+  return c->layout <= CPU_CONV_TRANSPOSED || c->layout == CPU_CONV_IMPLICIT;
+}
+
 static int64_t floats_of(const cpu_conv *c) {
   if (c->layout == CPU_CONV_I8)
     return (int64_t)((c->panel_bytes + c->word_bytes) / sizeof(float)) * c->tiles;
-  int64_t rows = c->layout <= CPU_CONV_TRANSPOSED ? c->tiles * c->height : c->rows;
+  int64_t rows = in_tiles(c) ? c->tiles * c->height : c->rows;
   return c->groups * rows * cpu_conv_depth(c) *
          (c->layout == CPU_CONV_WINOGRAD ? cpu_winograd_points(c->n) : 1);
 }
@@ -203,12 +208,21 @@ static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_pl
   return rc;
 }
 
-/* Element k of row i of a tile in pairs; the last one of an odd number is followed by zero. */
+/* Where the pair of element k of row i of a tile lies, in pairs. */
+static int64_t pair_at(const cpu_conv *c, int64_t k, int64_t i) {
+  const int64_t pair = k / c->taps / 2, tap = k % c->taps,
+                at = c->unit > 1 ? pair * c->taps + tap : k / 2;
+  if (c->layout == CPU_CONV_IMPLICIT) {
+    const int64_t step = pair / CPU_PAIRS_UNIT * c->taps + tap;
+    return (step * c->height + i / 16 * 16 + pair % CPU_PAIRS_UNIT) * 16 + i % 16;
+  }
+  return (at / c->unit * c->height + i) * c->unit + at % c->unit;
+}
+
+/* The last one of an odd number is followed by zero. */
 static void put_pair(const cpu_conv *c, float *tile, int64_t k, int64_t i, float value) {
-  const int64_t channel = k / c->taps, tap = k % c->taps;
-  const int64_t at = c->unit > 1 ? channel / 2 * c->taps + tap : k / 2,
-                half = c->unit > 1 ? channel % 2 : k % 2;
-  uint16_t *pair = (uint16_t *)(tile + (at / c->unit * c->height + i) * c->unit + at % c->unit);
+  const int64_t half = c->unit > 1 ? k / c->taps % 2 : k % 2;
+  uint16_t *pair = (uint16_t *)(tile + pair_at(c, k, i));
   pair[half] = accel_f32_to_bf16(value);
   if (half == 0) pair[1] = 0;
 }
@@ -333,8 +347,8 @@ static int32_t pack_weights(const cpu_load *load, void *of, const cpu_ranges *ra
                .format = &load->format[c->w]};
   int32_t rc = kit_weight_borrow(host, (uint32_t)c->w, &p.view, error);
   if (rc) return rc;
-  rc = c->layout <= CPU_CONV_TRANSPOSED || c->layout == CPU_CONV_I8 ? pack_tiles(&p, host, error)
-                                                                    : pack_small(&p, error);
+  rc =
+      in_tiles(c) || c->layout == CPU_CONV_I8 ? pack_tiles(&p, host, error) : pack_small(&p, error);
   host->weight_unmap(host->self, (uint32_t)c->w);
   for (uint32_t i = 0; !rc && ranges->packed && i < ranges->n; i++)
     rc = ranges->packed(ranges->user, i, error);
@@ -388,11 +402,25 @@ static bool fits_pairs(const accel_plugin_format *format) {
   return format->store == ACCEL_PLUGIN_BF16 || format->store == ACCEL_PLUGIN_I8;
 }
 
-/* Groups of few rows would leave most of a tile register empty. */
+/* Of images only: sequences are long in one direction, and so are their kernels. */
+static bool runs_implicit(const accel_plugin_node *n, const accel_plugin_weight *w,
+                          const cpu_kernels *kernels) {
+  kit_plane p;
+  if (!cpu_conv_implicit_of(kernels) || over_rows(n) || w->rank != 4) return false;
+  for (uint32_t i = 0; i < 2; i++) {
+    p.kernel[i] = w->dim[2 + i];
+    p.stride[i] = kit_listed(n, ACCEL_PLUGIN_ATTR_STRIDE, i, 1);
+    p.dilation[i] = kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, i, 1);
+  }
+  return cpu_implicit_fits(&p, w->dim[1]);
+}
+
+/* Few rows leave most of a tile register empty, which columns laid out for them would not be worth. */
 static bool takes_pairs(const cpu_conv *c, const accel_plugin_format *format,
-                        const cpu_kernels *kernels) {
+                        const cpu_kernels *kernels, bool implicit) {
   return fits_pairs(format) && kernels->conv_pairs &&
-         (!kernels->tile_registers || c->rows >= CPU_PAIRS_ROWS / 2);
+         (!kernels->tile_registers || c->rows >= CPU_PAIRS_ROWS / 2 ||
+          (implicit && c->groups == 1));
 }
 
 /* What a described node keeps of its weight in `format`: layout and size. */
@@ -401,7 +429,8 @@ static void choose_layout(const accel_plugin_program *p, const accel_plugin_node
                           cpu_conv *c) {
   const accel_plugin_weight *w = &p->weight[c->w];
   const int64_t window = cpu_conv_window(n, w->dim, w->rank);
-  const bool tiles = kernels->tile_registers, pairs = takes_pairs(c, format, kernels);
+  const bool tiles = kernels->tile_registers, implicit = runs_implicit(n, w, kernels),
+             pairs = takes_pairs(c, format, kernels, implicit);
   c->block = block_of(n, w, c->k);
   c->unit = 1;
   if (runs_in_int8(n, c, format, kernels)) {
@@ -413,7 +442,10 @@ static void choose_layout(const accel_plugin_program *p, const accel_plugin_node
     c->k = w->dim[1];
   }
   c->pairs = pairs && (c->layout == CPU_CONV_TILES || c->layout == CPU_CONV_WINOGRAD);
-  if (c->pairs && tiles) c->unit = CPU_PAIRS_UNIT;
+  if (c->pairs && tiles) {
+    c->unit = CPU_PAIRS_UNIT;
+    if (implicit) c->layout = CPU_CONV_IMPLICIT;
+  }
   if (c->pairs && window) c->n = 2; /* transforms to 4x4 would enlarge what is rounded */
   cut_tiles(c, kernels);
   if (c->layout == CPU_CONV_I8 && as_words(n, w, c, kernels))

@@ -3,6 +3,7 @@
 #define ACCEL_CPU_CONV_WEIGHTS_H
 
 #include "cpu_store.h"
+#include "kernels/conv_implicit.h"
 #include "kernels/kernels.h"
 #include "kit/kit.h"
 
@@ -15,7 +16,8 @@ typedef enum cpu_conv_layout {
   CPU_CONV_TAPS,   /* the same over rows, an output a channel: [taps][outputs] */
   /* panels of cpu_gemm.w (cpu_pack_i8.c), k in the order of kernel rows, kernel columns, channels;
    * cpu_implicit_gemm */
-  CPU_CONV_I8
+  CPU_CONV_I8,
+  CPU_CONV_IMPLICIT /* cpu_conv_implicit_fn's w of each group */
 } cpu_conv_layout;
 
 enum { CPU_CONV_SPAN = 256 }; /* rows that CPU_CONV_TAPS reaches over, at most */
@@ -43,6 +45,8 @@ typedef struct cpu_conv {
 
 /* k of a panel or tile, padding and all; of pairs how many. */
 static inline int64_t cpu_conv_depth(const cpu_conv *c) {
+  if (c->layout == CPU_CONV_IMPLICIT)
+    return cpu_implicit_steps(c->k / c->taps) * c->taps * CPU_PAIRS_UNIT;
   const int64_t pairs = c->unit > 1 ? (c->k / c->taps + 1) / 2 * c->taps : (c->k + 1) / 2;
   if (c->pairs) return (pairs + c->unit - 1) / c->unit * c->unit;
   return c->part ? c->block : c->k;

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "kernels/conv_implicit.h"
 #include "kernels/kernels.h"
 
 #if defined(__x86_64__)
@@ -160,4 +161,12 @@ void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
   out->tile_rows = out->linear[CPU_LAYOUT_F32].rows;
   out->panel_cols = out->linear[CPU_LAYOUT_F32].cols;
   out->vector = out->panel_cols / 2; /* fp32 tiles are two vectors wide */
+}
+
+cpu_conv_implicit_fn *cpu_conv_implicit_of(const cpu_kernels *kernels) {
+#if defined(__x86_64__)
+  if (kernels->tile_registers) return accel_f32_conv_implicit_32x32__amx;
+#endif
+  (void)kernels;
+  return NULL;
 }

@@ -223,7 +223,7 @@ typedef struct accel_fit_params {
   uint32_t new_tokens;
   /** 0. */
   uint32_t reserved;
-  /** 1: also foretells how long a token takes.  For that the model's file is read for 0.2 s, unless
+  /** 1: also foretells how long a token takes, or a run of a pipeline that makes pictures.  For that the model's file is read for 0.2 s, unless
    * its
    *  disk's speed was measured within a day, and the device computes for some tenths of a second a
    *  precision.  Devices emulated in software are left out. */
@@ -249,6 +249,10 @@ typedef struct accel_fit_run {
   uint64_t times;
   /** Its activations in bytes; 0 where `device` is several. */
   uint64_t scratch;
+  /** With accel_fit_params.times: seconds that one such run takes, by what the device computes of
+   *  convolutions, linears, attention and other ops in a second (measured) and what the run has of
+   *  them; 0: not known. */
+  double seconds;
 } accel_fit_run;
 
 /** What one of several devices takes of a model that is placed over them; sizes in bytes. */

@@ -111,7 +111,7 @@ static void print_parts(const accel_fit_report *r) {
     }
 }
 
-static void runs_json(cli_json *json, const accel_fit_record *f) {
+static void runs_json(cli_json *json, const accel_fit_record *f, bool times) {
   if (!f->n_run) return;
   cli_json_open(json, "runs", '[');
   for (uint32_t i = 0; i < f->n_run; ++i) {
@@ -120,9 +120,36 @@ static void runs_json(cli_json *json, const accel_fit_record *f) {
     cli_json_text(json, "output", f->run[i].output);
     cli_json_int(json, "times", (int64_t)f->run[i].times);
     cli_json_int(json, "scratch_bytes", (int64_t)f->run[i].scratch);
+    if (times) print_known(json, "seconds", f->run[i].seconds);
     cli_json_close(json, '}');
   }
   cli_json_close(json, ']');
+}
+
+/* Seconds of a call for pictures; 0: not known of all runs. */
+static double call_seconds(const accel_fit_record *f) {
+  double all = 0;
+  for (uint32_t i = 0; i < f->n_run; ++i) {
+    if (!(f->run[i].seconds > 0)) return 0;
+    all += (double)f->run[i].times * f->run[i].seconds;
+  }
+  return all;
+}
+
+/* How long a call for pictures takes and what of it each kind of run, in a line for each device and
+ * precision that fits. */
+static void print_pictures(const accel_fit_report *r) {
+  for (uint32_t i = 0; i < r->n; ++i) {
+    const accel_fit_record *f = &r->record[i];
+    if (f->fits != 1 || !f->n_run) continue;
+    printf("%s at %s:", f->device, f->precision);
+    say_seconds(r->batch > 1 ? " the pictures" : " a picture", call_seconds(f));
+    for (uint32_t k = 0; k < f->n_run; ++k) {
+      printf("%s %llu x %s", k ? "," : ":", (unsigned long long)f->run[k].times, f->run[k].entry);
+      say_seconds("", f->run[k].seconds);
+    }
+    puts("");
+  }
 }
 
 /* How long tokens take, in a line for each device and precision that fits. */
@@ -130,7 +157,7 @@ static void print_speeds(const accel_fit_report *r) {
   char peak[32];
   for (uint32_t i = 0; i < r->n; ++i) {
     const accel_fit_record *f = &r->record[i];
-    if (f->fits != 1) continue;
+    if (f->fits != 1 || f->n_run) continue;
     printf("%s at %s:", f->device, f->precision);
     say_seconds(" a token", f->seconds_per_token);
     if (f->seconds_per_token > 0)
@@ -191,7 +218,8 @@ static int print_json(cli_run *run, const accel_fit_report *r, bool times) {
       cli_json_int(&json, "available_bytes", (int64_t)f->available);
       print_streaming(&json, f);
       parts_json(&json, f);
-      runs_json(&json, f);
+      runs_json(&json, f, times);
+      if (times && f->n_run) print_known(&json, "seconds_per_call", call_seconds(f));
       if (times) print_times(&json, r, f);
     }
     cli_json_close(&json, '}');
@@ -305,7 +333,7 @@ int cmd_fit(cli_run *run) {
     print_table(report, devices, cli_flag(run, OPT_VERBOSE) || cli_flag(run, OPT_ALLOW_SOFTWARE));
     print_streams(report);
     print_parts(report);
-    if (params.times) print_speeds(report);
+    if (params.times) print_speeds(report), print_pictures(report);
     accel_devices_free(&devices);
   }
   if (!code) code = verdict(run, report);

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 
 #include "core/text.h"
-#include "dispatch/precision.h"
+#include "dispatch/rate_run.h"
 #include "formats/weight_matrix.h"
 #include "hardware/selftest_host.h"
 
@@ -23,8 +23,7 @@ enum {
   MAX_SLOTS = 64,
   SEGMENT_STEP = 2 << 20, /* from a segment of the cache to the next */
   ROWS = 16,              /* of the run with several */
-  ROUNDS = 3,
-  MOST_TRIES = 4 /* where other work on the machine hides what is measured */
+  MOST_TRIES = 4          /* where other work on the machine hides what is measured */
 };
 static const uint64_t least_ns = 30000000;  /* that runs of one kind are timed */
 static const uint32_t pattern = 0x3c003c00; /* small numbers in every format */
@@ -216,55 +215,36 @@ static accel_plugin_host make_host(rate_host *h, const accel_plugin_host *base) 
 /* ---- runs ---- */
 
 typedef struct measuring {
-  const accel__device *device;
+  accel__rate_run run;
   accel_plugin_host host;
   rate_program p;
-  accel_plugin_options options;
-  accel_plugin_endpoint *endpoint;
   float *x, *y; /* [ROWS] rows */
 } measuring;
 
-static int32_t run_once(measuring *m, int64_t rows) {
+/* Seconds of a run of so many rows; 0: it fails. */
+static double time_run(const measuring *m, int64_t rows) {
   const int64_t n = m->p.weight.dim[0];
-  accel_plugin_error error = {.size = sizeof error, .node = -1};
   const accel_plugin_view in = {.size = sizeof in,
                                 .dtype = ACCEL_PLUGIN_F32,
                                 .rank = 2,
                                 .host = m->x,
                                 .capacity = (uint64_t)rows * K * sizeof(float),
-                                .dim = {rows, K}};
-  accel_plugin_view out = {.size = sizeof out,
-                           .dtype = ACCEL_PLUGIN_F32,
-                           .host = m->y,
-                           .capacity = (uint64_t)(rows * n) * sizeof(float)};
-  accel_plugin_run run = {.size = sizeof run, .host = &m->host};
-  return m->device->plugin->handler(m->endpoint, NULL, &run, &in, 1, &out, 1, &error);
-}
-
-/* Seconds of a run of so many rows, the mean of some, for what else the machine does slows a model
- * down, too; 0: it fails. */
-static double time_run(measuring *m, int64_t rows) {
-  uint64_t ns = 0;
-  uint32_t n = 0;
-  if (run_once(m, rows)) return 0; /* makes plans and touches memory */
-  const uint64_t begin = accel__now_ns();
-  for (; n < ROUNDS || ns < least_ns; ns = accel__now_ns() - begin, n++)
-    if (run_once(m, rows)) return 0;
-  return 1e-9 * (double)ns / n;
+                                .dim = {rows, K}},
+                          out = {.size = sizeof out,
+                                 .dtype = ACCEL_PLUGIN_F32,
+                                 .host = m->y,
+                                 .capacity = (uint64_t)(rows * n) * sizeof(float)};
+  return accel__rate_time(&m->run, 0, &in, &out, least_ns);
 }
 
 static bool open_layer(measuring *m, int64_t n) {
-  accel_plugin_error error = {.size = sizeof error, .node = -1};
   m->x = calloc((size_t)ROWS * K, sizeof(float));
   m->y = malloc((size_t)(ROWS * n) * sizeof(float));
-  return m->x && m->y &&
-         m->device->plugin->init(m->device->index, &m->p.program, &m->options, &m->endpoint,
-                                 &error) == ACCEL_PLUGIN_OK;
+  return m->x && m->y && accel__rate_open(&m->run);
 }
 
 static void close_layer(measuring *m) {
-  if (m->endpoint) m->device->plugin->cleanup(m->endpoint, &m->host);
-  m->endpoint = NULL;
+  accel__rate_close(&m->run);
   free(m->x);
   free(m->y);
   m->x = m->y = NULL;
@@ -273,28 +253,21 @@ static void close_layer(measuring *m) {
 /* A layer of n columns at the precision; false: the device has none. */
 static bool set_precision(measuring *m, const char *precision, int64_t n, accel__arena *arena) {
   make_program(n, &m->p);
-  m->options = (accel_plugin_options){.size = sizeof m->options, .host = &m->host, .extra = ""};
-  if (accel__precision_for(&m->p.program, precision, NULL, 0, arena, &m->options.precision) !=
-      ACCEL_OK)
-    return false;
-  m->options.precision.flags = ACCEL_PLUGIN_ALLOW_EMULATED;
-  accel_plugin_verdict verdict = {.size = sizeof verdict, .node = -1};
-  accel_plugin_error error = {.size = sizeof error, .node = -1};
-  return m->device->plugin->supports(m->device->index, &m->p.program, &m->options.precision,
-                                     &verdict, &error) == ACCEL_PLUGIN_OK &&
-         verdict.answer != ACCEL_PLUGIN_NO;
+  m->run.program = &m->p.program;
+  m->run.host = &m->host;
+  return accel__rate_prepare(&m->run, precision, arena);
 }
 
 /* Columns whose weights, as the format has them, are WEIGHT_BYTES. */
 static int64_t columns(const measuring *m) {
-  return WEIGHT_BYTES / (int64_t)accel_row_bytes(m->options.precision.format[0].store, K);
+  return WEIGHT_BYTES / (int64_t)accel_row_bytes(m->run.options.precision.format[0].store, K);
 }
 
 static bool ask_estimate(measuring *m, accel_plugin_estimate *e) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   *e = (accel_plugin_estimate){.size = sizeof *e};
-  return m->device->plugin->estimate(m->device->index, &m->p.program, &m->options, e, &error) ==
-         ACCEL_PLUGIN_OK;
+  return m->run.device->plugin->estimate(m->run.device->index, &m->p.program, &m->run.options, e,
+                                         &error) == ACCEL_PLUGIN_OK;
 }
 
 /* false: other work on the machine hid what is to be measured. */
@@ -321,14 +294,14 @@ static bool set_streamed(measuring *m, const char *precision, const rate_host *h
   const uint64_t all = STREAM_TIMES * (uint64_t)ROWS_BYTES + budget;
   if (!set_precision(m, precision, K, arena)) return false;
   const uint64_t row =
-      h->row_bytes ? h->row_bytes : accel_row_bytes(m->options.precision.format[0].store, K);
+      h->row_bytes ? h->row_bytes : accel_row_bytes(m->run.options.precision.format[0].store, K);
   if (!set_precision(m, precision, (int64_t)(all / row), arena)) return false;
-  m->options.row_dtype = &h->row_dtype;
-  m->options.stream_budget = budget;
+  m->run.options.row_dtype = &h->row_dtype;
+  m->run.options.stream_budget = budget;
   if (!ask_estimate(m, e) || !e->stream_least) return false;
   if (e->stream_least <= budget) return true;
   /* it counts memory for quantising all of the matrix, as its entry of the cache already is */
-  m->options.stream_budget = e->stream_least;
+  m->run.options.stream_budget = e->stream_least;
   return ask_estimate(m, e);
 }
 
@@ -377,7 +350,7 @@ void accel__device_rate_measure(const accel__device *device, const char *precisi
     memcpy(h.memory + i, &pattern, sizeof pattern);
   if (m && h.memory && zeros != MAP_FAILED) {
     accel__pool_turn turn;
-    m->device = device;
+    m->run.device = device;
     m->host = make_host(&h, host);
     accel__pool_enter(pool, UINT32_MAX, &turn);
     measure_rates(m, precision, &h, staging, out);

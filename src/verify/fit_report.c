@@ -1,6 +1,8 @@
 /* fit_report.c - accel_fit: every device and precision asked what a model would take. */
 #include "verify/fit_report.h"
 #include "dispatch/planner.h"
+#include "dispatch/step_plan.h"
+#include "dispatch/work_rate.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -34,6 +36,48 @@ typedef struct asking {
 static const char *keep(asking *a, const char *text) {
   const char *copy = accel__arena_string(a->arena, text);
   return copy ? copy : "";
+}
+
+/* ---- how long pictures take ---- */
+
+typedef struct run_time {
+  const accel__work_rate *rate;
+  double seconds;
+  bool unknown;
+} run_time;
+
+static void add_step(void *user, const accel_profile_step *step) {
+  run_time *t = user;
+  const double seconds = accel__work_seconds(t->rate, step);
+  t->seconds += seconds;
+  t->unknown |= !(seconds > 0) && step->flop > 0;
+}
+
+/* Seconds of each run of a call for pictures, by rates of the device that are measured here. */
+static accel_status time_runs(asking *a, const accel__plan_for *to, accel_fit_run *run) {
+  const accel__image_plan *p = a->pictures;
+  accel__work_rate rate;
+  if (!to->device->plugin || to->device->parts) return ACCEL_OK;
+  accel__work_rate_measure(to->device, to->precision->name, a->ep->ctx->pool, &a->ep->host, &rate);
+  for (uint32_t i = 0; i < p->n; i++) {
+    const accel__planned_run planned = {.entry = run[i].entry,
+                                        .output = run[i].output,
+                                        .work = {.batch = a->report->batch},
+                                        .call = &p->call[i]};
+    run_time t = {.rate = &rate};
+    const accel_status status =
+        accel__plan_steps(a->ep, to->device, to->precision, &planned, add_step, &t);
+    if (status == ACCEL_ERROR_OUT_OF_MEMORY) return status;
+    if (status == ACCEL_OK && !t.unknown) run[i].seconds = t.seconds;
+    ACCEL_TRY(accel__check_cancelled(a->ep->ctx));
+  }
+  accel__clear_error(); /* of a plugin that plans no steps */
+  return ACCEL_OK;
+}
+
+/* Foretelling how slow a device is that is one in software would take minutes. */
+static bool times_wanted(const asking *a, const accel__plan_for *to) {
+  return a->times && to->device->facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE;
 }
 
 /* ---- one record ---- */
@@ -71,7 +115,8 @@ static accel_status write_parts(asking *a, const accel__fit *f, accel_fit_record
   return ACCEL_OK;
 }
 
-static accel_status write_runs(asking *a, const accel__fit *f, accel_fit_record *r) {
+static accel_status write_runs(asking *a, const accel__plan_for *to, const accel__fit *f,
+                               accel_fit_record *r) {
   const accel__image_plan *p = a->pictures;
   if (!p) return ACCEL_OK;
   accel_fit_run *run = accel__arena_array(a->arena, p->n + 1u, sizeof *run);
@@ -83,6 +128,7 @@ static accel_status write_runs(asking *a, const accel__fit *f, accel_fit_record 
                              .times = p->times[i],
                              .scratch = f->call_scratch[i]};
   }
+  if (times_wanted(a, to) && f->fits) ACCEL_TRY(time_runs(a, to, run));
   r->n_run = p->n;
   r->run = run;
   return ACCEL_OK;
@@ -167,15 +213,13 @@ static accel_status plan_one(asking *a, const accel__plan_for *to, accel_fit_rec
   ACCEL_TRY(accel__plan_make(to, &work, &plan));
   write_numbers(&plan, a->report->process, r);
   ACCEL_TRY(write_parts(a, &plan.fit, r));
-  ACCEL_TRY(write_runs(a, &plan.fit, r));
+  ACCEL_TRY(write_runs(a, to, &plan.fit, r));
   if (!plan.fit.fits) {
     if (*plan.fit.not_kept) add_advice(a, r, plan.fit.not_kept);
     advise_limit(a, to, &work, r);
     if (!a->pictures) advise_less(a, to, r);
   }
-  /* one in software would take minutes to say that it is slow */
-  const bool counts = to->device->facts.type != ACCEL_PLUGIN_DEVICE_SOFTWARE;
-  return a->times && counts ? write_times(to, &plan, &work, r) : ACCEL_OK;
+  return times_wanted(a, to) ? write_times(to, &plan, &work, r) : ACCEL_OK;
 }
 
 static accel_status ask(asking *a, const accel__device *device, const char *name,

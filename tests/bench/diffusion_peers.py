@@ -1,18 +1,21 @@
-"""UNets and autoencoders of Stable Diffusion at their true shapes, beside PyTorch and OpenVINO in one run.
+"""UNets and autoencoders of Stable Diffusion at their true shapes, beside PyTorch, OpenVINO and stable-diffusion.cpp in one run.
 
     python3 diffusion_peers.py prepare DIR [PART...]      random weights of each part's public shape, saved by diffusers, and converted for OpenVINO
-    python3 diffusion_peers.py run DIR [PART...] [--precisions fp32,bf16,int8] [--threads 1,2] [--rounds R] [--peers libaccel,torch,openvino]
+    python3 diffusion_peers.py run DIR [PART...] [--precisions fp32,bf16,int8] [--threads 1,2] [--rounds R] [--peers libaccel,torch,openvino,sdcpp]
 
 PART: unet (SD 1.5, latents of 64 x 64), vae (its autoencoder there and back, 512 x 512), unet-xl (SDXL, 64 x 64, whose weights are stored in bf16, for OpenVINO,
 too).  Each peer is a process of its own that is loaded once; the rounds visit every peer, one further each time, for one run, after one uncounted run.  Printed
 are medians, fastest runs, how far an output is from PyTorch's at fp32, peak memory of each process, and the best peer's time over ours (above 1: ours is faster).
 int8 of OpenVINO is nncf's compress_weights, PyTorch has none for convolutions.  Needs torch, diffusers, openvino and nncf; libaccel by ACCEL_LIBRARY and the
-package in PYTHONPATH.
+package in PYTHONPATH.  stable-diffusion.cpp (sdcpp; sd-cli of PyPI's stable-diffusion-cpp-python, by SD_CLI) runs whole pipelines alone: a picture of one from
+another one, without guidance, with the weights of parts `unet` and `vae` and a random text encoder; counted are its own times of a step, and of encoding and
+decoding.  Its types are f32, bf16 and q8_0, kernels of convolutions are f16 in all of them.
 """
 import argparse
 import json
 import os
 import pathlib
+import re
 import resource
 import statistics
 import struct
@@ -121,6 +124,24 @@ def prepare(folder, parts):
             print("no nncf: no int8 of OpenVINO")
 
 
+def prepare_pipeline(folder):
+    """The directory that stable-diffusion.cpp reads: parts unet and vae, and a text encoder of SD 1.5's shape."""
+    import safetensors.torch
+    import transformers
+    pipeline = folder / "pipeline"
+    if (pipeline / "model_index.json").exists():
+        return pipeline
+    pipeline.mkdir(exist_ok=True)
+    for part in ("unet", "vae"):
+        (pipeline / part).symlink_to((folder / part).resolve())
+    config = transformers.CLIPTextConfig(vocab_size=49408, hidden_size=768, intermediate_size=3072, num_hidden_layers=12, num_attention_heads=12, hidden_act="quick_gelu")
+    (pipeline / "text_encoder").mkdir(exist_ok=True)
+    named = {k if k.startswith("text_model.") else f"text_model.{k}": v.contiguous() for k, v in transformers.CLIPTextModel(config).half().state_dict().items()}
+    safetensors.torch.save_file(named, pipeline / "text_encoder" / "model.safetensors")
+    (pipeline / "model_index.json").write_text(json.dumps({"_class_name": "StableDiffusionPipeline"}))
+    return pipeline
+
+
 # ---- one peer: a function that runs once ----
 
 def open_torch(folder, part, precision, threads):
@@ -157,14 +178,38 @@ def open_libaccel(folder, part, precision, threads):
     return lambda: model.run(**given)["sample"]
 
 
+def open_sdcpp(folder, part, precision, threads):
+    """Gives seconds, not an output."""
+    kind = {"fp32": "f32", "bf16": "bf16", "int8": "q8_0"}[precision]
+    pipeline, picture, steps = prepare_pipeline(folder), folder / "from.png", 2
+    if not picture.exists():
+        from PIL import Image
+        Image.fromarray(np.random.default_rng(1).integers(0, 256, (512, 512, 3), np.uint8)).save(picture)
+    words = [os.environ["SD_CLI"], "-m", str(pipeline), "-p", "a cat", "--type", kind, "-t", str(threads), "-W", "512", "-H", "512", "--steps", str(steps), "--cfg-scale", "1",
+             "--strength", "1", "--init-img", str(picture), "-o", str(folder / "to.png"), "-v"]
+
+    def run():
+        done = subprocess.run(words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if done.returncode:
+            raise SystemExit(done.stdout[-2000:])
+        taken = {what: [float(x) for x in re.findall(pattern + r"[^\n]*?taking ([0-9.]+) ?s", done.stdout)]
+                 for what, pattern in (("unet", "sampling completed"), ("encode", "encode_first_stage completed"), ("decode", "decode_first_stage completed"))}
+        return sum(taken["unet"]) / steps if part == "unet" else sum(taken["encode"]) + sum(taken["decode"])
+    return run
+
+
 def worker(folder, part, peer, precision, threads):
     run = globals()["open_" + peer](folder, part, precision, threads)
-    np.save(folder / f"{part}.{peer}.{precision}.npy", np.asarray(run()))
+    tells = peer == "sdcpp"
+    if not tells:
+        np.save(folder / f"{part}.{peer}.{precision}.npy", np.asarray(run()))
     print("ready", flush=True)
     for _ in sys.stdin:
         begin = time.perf_counter()
-        run()
-        print(json.dumps([time.perf_counter() - begin, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024]), flush=True)
+        given = run()
+        seconds = given if tells else time.perf_counter() - begin
+        whose = resource.RUSAGE_CHILDREN if tells else resource.RUSAGE_SELF
+        print(json.dumps([seconds, resource.getrusage(whose).ru_maxrss / 1024]), flush=True)
 
 
 def far(output, reference):
@@ -200,7 +245,8 @@ def measure(folder, part, precision, threads, options):
         process.communicate()
     reference = folder / f"{part}.torch.fp32.npy"
     for peer in order:
-        off = far(np.load(folder / f"{part}.{peer}.{precision}.npy"), np.load(reference)) if reference.exists() else float("nan")
+        given = folder / f"{part}.{peer}.{precision}.npy"
+        off = far(np.load(given), np.load(reference)) if reference.exists() and peer != "sdcpp" else float("nan")
         ratio = statistics.median(times[peer]) / statistics.median(times["libaccel"]) if "libaccel" in times else float("nan")
         print(f"| {part} | {threads} | {precision} | {peer} | {statistics.median(times[peer]):.3f} | {min(times[peer]):.3f} | {off:.1e} | {peak[peer]:.0f} | {ratio:.2f} |",
               flush=True)

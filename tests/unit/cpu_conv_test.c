@@ -3,6 +3,7 @@
 #include "formats/bf16.h"
 #include "cpu_ops_operands.h"
 #include "cpu_pack.h"
+#include "kernels/conv_implicit.h"
 
 /* ---- planes ---- */
 
@@ -94,19 +95,56 @@ static float *pack_conv(const float *w, int64_t rows, int64_t k, int64_t height,
   return packed;
 }
 
+/* w[rows][k] as cpu_conv_implicit_fn reads it. */
+static float *pack_implicit(const float *w, int64_t rows, int64_t k, int64_t taps) {
+  const int64_t height = CPU_PAIRS_ROWS, tiles = (rows + height - 1) / height,
+                steps = cpu_implicit_steps(k / taps);
+  float *packed = guard(tiles * steps * taps * height * CPU_PAIRS_UNIT);
+  memset(packed, 0, (size_t)(tiles * steps * taps * height * CPU_PAIRS_UNIT) * sizeof *packed);
+  for (int64_t i = 0; i < rows; i++)
+    for (int64_t j = 0; j < k; j++) {
+      const int64_t channel = j / taps,
+                    step = (i / height * steps + channel / 32) * taps + j % taps,
+                    word = (step * 2 + i % height / 16) * 256 + channel % 32 / 2 * 16 + i % 16;
+      ((uint16_t *)packed)[2 * word + channel % 2] = accel_f32_to_bf16(w[i * k + j]);
+    }
+  return packed;
+}
+
 static float *rounded(float *x, int64_t n) {
   for (int64_t i = 0; i < n; i++) x[i] = accel_bf16_to_f32(accel_f32_to_bf16(x[i]));
   return x;
 }
 
-/* pairs: of operands that are bf16 already, so that only sums are rounded. */
-static void check_conv(cpu_conv_fn *run, bool pairs) {
+/* How the operands lie; those of pairs are bf16 already, so that only sums are rounded. */
+typedef enum conv_form { FLOATS, PAIRS, IMPLICIT } conv_form;
+
+/* Planes and channels that cpu_implicit_fits, some more than are laid out at a time. */
+static kit_plane implicit_plane(int round, int64_t *channels) {
+  kit_plane p = random_plane(round % 8 == 0 ? 90 : 24);
+  if (p.kernel[0] == 1) p.kernel[0] = 3;
+  *channels = round % 20 == 7 ? 600 : 32 * pick(1, 3) - pick(0, 6);
+  if (round % 20 == 7) p.in[0] = p.in[1] = 40;
+  for (int i = 0; i < 2; i++) {
+    const int64_t span = (p.kernel[i] - 1) * p.dilation[i];
+    p.stride[i] = 1;
+    if (p.in[i] + p.begin[i] + p.end[i] <= span) p.in[i] = span + 1;
+    p.out[i] = p.in[i] + p.begin[i] + p.end[i] - span;
+  }
+  assert_true(cpu_implicit_fits(&p, *channels));
+  return p;
+}
+
+static void check_conv(cpu_conv_fn *run, conv_form form) {
+  const bool pairs = form != FLOATS;
   for (int round = 0; round < 60; round++) {
     kit_plane p = random_plane(round % 8 == 0 ? 90 : 24);
     if (round % 6 == 5) p = point_plane(90);
     if (round % 10 == 8) p = long_plane();
-    int64_t channels = round % 8 == 1 ? 60 : pick(1, 6), taps = cpu_area(p.kernel),
-            rows = pick(1, 40);
+    int64_t channels = round % 8 == 1 ? 60 : pick(1, 6), rows = pick(1, 40);
+    if (form == IMPLICIT) p = implicit_plane(round, &channels);
+    if (form == IMPLICIT && (channels > 100 || round % 8 == 0)) rows = pick(1, 4);
+    const int64_t taps = cpu_area(p.kernel);
     cpu_conv_gemm g = {.plane = p, .rows = rows, .k = channels * taps, .ldy = cpu_area(p.out)};
     int64_t tiles = (rows + kernels.tile_rows - 1) / kernels.tile_rows;
     g.height = (rows + tiles - 1) / tiles;
@@ -116,15 +154,18 @@ static void check_conv(cpu_conv_fn *run, bool pairs) {
           *again = guard(rows * g.ldy);
     if (pairs) rounded(w, rows * g.k), rounded(x, channels * cpu_area(p.in));
     g.x = x;
-    g.w = pairs && kernels.tile_registers ? pack_tiles(w, rows, g.k, taps)
-                                          : pack_conv(w, rows, g.k, g.height, pairs);
+    g.w = form == IMPLICIT                  ? pack_implicit(w, rows, g.k, taps)
+          : pairs && kernels.tile_registers ? pack_tiles(w, rows, g.k, taps)
+                                            : pack_conv(w, rows, g.k, g.height, pairs);
     g.y = y;
     g.bias = round % 3 ? filled(rows) : NULL;
     g.residual = round % 2 ? filled(rows * g.ldy) : NULL;
     g.act = round % 2 ? round % 5 ? ACCEL_PLUGIN_ACT_RELU : ACCEL_PLUGIN_ACT_RELU2
                       : ACCEL_PLUGIN_ACT_NONE;
     float *workspace = guard(CPU_CONV_WORKSPACE);
-    run(&g, 0, g.ldy, 0, tiles, workspace);
+    const int64_t columns = form == IMPLICIT ? cpu_implicit_plan_of(&p, channels).blocks : g.ldy,
+                  panel = form == IMPLICIT ? 1 : kernels.panel_cols;
+    run(&g, 0, columns, 0, tiles, workspace);
     for (int64_t o = 0; o < rows; o++)
       for (int64_t i = 0; i < g.ldy; i++) {
         double sum = (g.bias ? g.bias[o] : 0.0) + (g.residual ? g.residual[o * g.ldy + i] : 0.0);
@@ -136,9 +177,9 @@ static void check_conv(cpu_conv_fn *run, bool pairs) {
         check("conv", y[o * g.ldy + i], sum, 1e-5 * (double)(g.k + 1) * (1 + fabs(sum)));
       }
     g.y = again; /* in pieces: the same bits */
-    int64_t cut = g.ldy > kernels.panel_cols ? kernels.panel_cols : g.ldy;
+    int64_t cut = columns > panel ? panel : columns;
     for (int64_t t = 0; t < tiles; t++) {
-      run(&g, cut, g.ldy, t, t + 1, workspace);
+      run(&g, cut, columns, t, t + 1, workspace);
       run(&g, 0, cut, t, t + 1, workspace);
     }
     assert_memory_equal(y, again, (size_t)(rows * g.ldy) * 4);
@@ -147,8 +188,9 @@ static void check_conv(cpu_conv_fn *run, bool pairs) {
 }
 
 static void test_conv(void) {
-  check_conv(kernels.conv, false);
-  if (kernels.conv_pairs) check_conv(kernels.conv_pairs, true);
+  check_conv(kernels.conv, FLOATS);
+  if (kernels.conv_pairs) check_conv(kernels.conv_pairs, PAIRS);
+  if (cpu_conv_implicit_of(&kernels)) check_conv(cpu_conv_implicit_of(&kernels), IMPLICIT);
 }
 
 /* Weights of 3x3 kernels [rows][channels] at all points, as fp32 or as pairs of bf16. */

@@ -25,6 +25,13 @@ typedef struct amx_config {
   uint8_t rows[16];
 } amx_config;
 
+/* gcc's _tile_loadconfig says of 8 bytes alone that it reads them: the others' stores must not be
+ * dropped. */
+static inline void amx_load_config(const amx_config *c) {
+  __asm__ volatile("" : : "r"(c) : "memory");
+  _tile_loadconfig(c);
+}
+
 /* Sums and rows of a for `rows` rows of the result, at most AMX_TILE: those of the second half in
  * registers 2, 3 and 5.  What the registers hold is lost. */
 static inline void amx_configure(int64_t rows) {
@@ -35,7 +42,7 @@ static inline void amx_configure(int64_t rows) {
   c.rows[0] = c.rows[1] = c.rows[4] = first;
   c.rows[2] = c.rows[3] = c.rows[5] = second ? second : first;
   c.rows[6] = c.rows[7] = AMX_ROWS;
-  _tile_loadconfig(&c);
+  amx_load_config(&c);
 }
 
 /* Sums in 0 to 3 and a in 4 of at most AMX_ROWS rows, b in 5 to 7. */
@@ -45,7 +52,7 @@ static inline void amx_configure_low(int64_t rows) {
     c.row_bytes[i] = AMX_BYTES;
     c.rows[i] = (uint8_t)(i > 4 || rows > AMX_ROWS ? AMX_ROWS : rows);
   }
-  _tile_loadconfig(&c);
+  amx_load_config(&c);
 }
 
 static inline void amx_zero(void) {

@@ -93,11 +93,12 @@ class FitPart:
 
 @dataclass(frozen=True)
 class FitRun:
-    """One run of a part of a pipeline that makes pictures, which a call makes so many times; `scratch` in bytes."""
+    """One run of a part of a pipeline that makes pictures, which a call makes so many times; `scratch` in bytes, `seconds` of one (0: not known, or not asked for)."""
     entry: str
     output: str
     times: int
     scratch: int
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)

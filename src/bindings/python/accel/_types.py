@@ -277,7 +277,7 @@ accel_plan_params = _struct(
 accel_fit_params = _struct(
     "accel_fit_params", ("size", u32), ("device", text), ("precision", text), ("batch", u32), ("seq", u32), ("architecture", text), ("task", text),
     ("new_tokens", u32), ("reserved", u32), ("times", u64), ("width", u32), ("height", u32), ("steps", u32), ("vae_tiling", u32))
-accel_fit_run = _struct("accel_fit_run", ("entry", text), ("output", text), ("times", u64), ("scratch", u64))
+accel_fit_run = _struct("accel_fit_run", ("entry", text), ("output", text), ("times", u64), ("scratch", u64), ("seconds", f64))
 accel_fit_part = _struct(
     "accel_fit_part", ("device", text), ("first_layer", u32), ("last_layer", u32), ("fits", i32), ("streams", i32), ("weights", u64), ("total", u64),
     ("available", u64))
