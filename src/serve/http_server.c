@@ -51,12 +51,11 @@ static void on_completed(void *user, struct MHD_Connection *connection, void **o
   serve_request *r = *own;
   http_connection *c = connection_of(connection);
   (void)code;
-  if (r) {
-    serve_reply_detach(r);
-    serve_request_release(r);
-  }
   *own = NULL;
+  if (r) serve_reply_detach(r);
+  /* before the release: who finds it by its connection takes a reference */
   if (c) http_watch_phase(user, c, HTTP_HEAD, 0, NULL);
+  if (r) serve_request_release(r);
 }
 
 /* ---- the head ---- */

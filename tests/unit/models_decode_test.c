@@ -70,7 +70,7 @@ static const char *const models[][2] = {
 
 typedef struct packed {
   int32_t lengths[SEQUENCES], token[SEQUENCES * LONGEST], position[SEQUENCES * LONGEST],
-      total_len[SEQUENCES * LONGEST];
+      total_len[SEQUENCES * LONGEST], none[SEQUENCES * LONGEST];
   int32_t rows;
 } packed;
 
@@ -84,11 +84,13 @@ static void pack(packed *p, const sequence *const *s, const int32_t *rows, uint3
       p->token[p->rows] = encoder ? s[i]->source[at] : s[i]->token[at];
       p->position[p->rows] = at;
       p->total_len[p->rows] = (encoder ? 0 : s[i]->past_len) + rows[i];
+      p->none[p->rows] = -1;
     }
   }
 }
 
 static const int32_t *values_of(const packed *p, const accel__model_input *in) {
+  if (in->otherwise == ACCEL__DEFAULT_NONE) return p->none;
   if (in->kind == ACCEL__INPUT_LENGTHS) return p->lengths;
   if (in->otherwise == ACCEL__DEFAULT_TOTAL_LEN) return p->total_len;
   return strstr(in->name, "input_ids") ? p->token : p->position;
