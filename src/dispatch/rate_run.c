@@ -12,11 +12,15 @@ bool accel__rate_prepare(accel__rate_run *r, const char *precision, accel__arena
       ACCEL_OK)
     return false;
   r->options.precision.flags = ACCEL_PLUGIN_ALLOW_EMULATED;
-  accel_plugin_verdict verdict = {.size = sizeof verdict, .node = -1};
+  const uint32_t n = r->program->n_entry;
+  accel_plugin_verdict *verdict = accel__arena_array(arena, n, sizeof *verdict);
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  return r->device->plugin->supports(r->device->index, r->program, &r->options.precision, &verdict,
-                                     &error) == ACCEL_PLUGIN_OK &&
-         verdict.answer != ACCEL_PLUGIN_NO;
+  if (!verdict) return false;
+  for (uint32_t i = 0; i < n; i++) verdict[i].size = sizeof *verdict;
+  bool good = r->device->plugin->supports(r->device->index, r->program, &r->options.precision,
+                                          verdict, &error) == ACCEL_PLUGIN_OK;
+  for (uint32_t i = 0; i < n; i++) good &= verdict[i].answer != ACCEL_PLUGIN_NO;
+  return good;
 }
 
 bool accel__rate_open(accel__rate_run *r) {
