@@ -73,6 +73,7 @@ static accel_status take_handed_over(http_listener *listener) {
     return failed("LISTEN_FDS", "it is no listening socket: Accept=no in its unit");
   fcntl(3, F_SETFD, FD_CLOEXEC);
   listener->fd = 3;
+  listener->handed_over = true;
   return ACCEL_OK;
 }
 
@@ -156,9 +157,14 @@ accel_status http_listen(const serve_config *config, http_listener *out) {
   return status;
 }
 
-void http_listener_close(http_listener *listener) {
-  if (listener->fd >= 0) close(listener->fd);
+void http_listener_stop(http_listener *listener) {
+  if (listener->fd >= 0 && !listener->handed_over) shutdown(listener->fd, SHUT_RDWR);
   if (listener->path) unlink(listener->path);
-  listener->fd = -1;
   listener->path = NULL;
+}
+
+void http_listener_close(http_listener *listener) {
+  http_listener_stop(listener);
+  if (listener->fd >= 0) close(listener->fd);
+  listener->fd = -1;
 }

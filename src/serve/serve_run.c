@@ -193,7 +193,7 @@ static void drain(run_state *s) {
   serve_say("stopping: %u requests run, %u wait", running, waiting);
   atomic_store(&server->draining, true);
   const MHD_socket listener = MHD_quiesce_daemon(server->daemon);
-  if (listener != MHD_INVALID_SOCKET) http_listener_close(&server->listener);
+  if (listener != MHD_INVALID_SOCKET) http_listener_stop(&server->listener);
   if (running + waiting) watch(s, serve_now() + server->config->drain, &status);
   atomic_store(&s->cancel, true);
   http_watch_stop(server);
