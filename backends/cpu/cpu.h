@@ -41,6 +41,10 @@
 static inline int64_t cpu_aligned(int64_t bytes) {
   return (bytes + KIT_ALIGN - 1) / KIT_ALIGN * KIT_ALIGN;
 }
+/* The same of floats. */
+static inline int64_t cpu_aligned_floats(int64_t floats) {
+  return cpu_aligned(floats * (int64_t)sizeof(float)) / (int64_t)sizeof(float);
+}
 
 /* ---- weights ---- */
 

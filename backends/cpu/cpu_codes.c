@@ -7,8 +7,6 @@
 static const double NS_PIXEL = 10, NS_CHANNEL = 0.5; /* of a line */
 enum { MOST_TAPS = 2 };                              /* of a resize, along each side */
 
-static int64_t align_floats(int64_t floats) { return (floats + 15) / 16 * 16; }
-
 typedef struct codes_job {
   const cpu_kernels *kernels;
   kit_plane plane;      /* of a pool; in and out of all */
@@ -78,15 +76,16 @@ static codes_job job_of(const cpu_self *s, const kit_launch *l) {
     j.plane.in[i] = l->in[0].rank == 4 ? l->in[0].dim[2 + i] : i ? l->in[0].dim[2] : 1;
     j.plane.out[i] = l->out[0].rank == 4 ? l->out[0].dim[2 + i] : i ? l->out[0].dim[2] : 1;
   }
-  j.line = align_floats(j.plane.out[1] * j.channels);
+  j.line = cpu_aligned_floats(j.plane.out[1] * j.channels);
   return j;
 }
 
 /* Floats of a task's lines: what is coded next; a second operand; of a resize, lines of x, one as
  * it is and those that are resized along their pixels. */
 static int64_t room_of(const kit_launch *l) {
-  const int64_t channels = l->out[0].dim[1], in = align_floats(kit_cols(&l->in[0]) * channels),
-                out = align_floats(kit_cols(&l->out[0]) * channels);
+  const int64_t channels = l->out[0].dim[1],
+                in = cpu_aligned_floats(kit_cols(&l->in[0]) * channels),
+                out = cpu_aligned_floats(kit_cols(&l->out[0]) * channels);
   if (l->node->op == ACCEL_PLUGIN_OP_RESIZE) return (1 + MOST_TAPS) * out + in;
   return (l->node->op == ACCEL_PLUGIN_OP_BINARY ? 2 : 1) * out;
 }

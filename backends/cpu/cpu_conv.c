@@ -8,8 +8,6 @@
 #include "cpu_conv_i8.h"
 #include "kit/kit_scalar.h"
 
-static int64_t align_floats(int64_t floats) { return (floats + 15) / 16 * 16; }
-
 /* ---- images ---- */
 
 typedef struct images {
@@ -145,7 +143,7 @@ static void flatten_pointwise(kit_plane *p) {
 }
 
 static int64_t scratch_floats_of(const kit_plane *p, bool depthwise) {
-  return align_floats(depthwise ? cpu_depthwise_layout(p).all : CPU_CONV_WORKSPACE);
+  return cpu_aligned_floats(depthwise ? cpu_depthwise_layout(p).all : CPU_CONV_WORKSPACE);
 }
 
 /* ---- rows of sequences, a kernel for each channel ---- */
@@ -242,7 +240,8 @@ static void finish_rows(const kit_launch *l, images *j, int64_t rows, int64_t fi
 
 static void any_rows(const kit_launch *l, const taps_job *t, images *j, float *workspace) {
   const int64_t span = (l->in[1].dim[2] - 1) * t->g.dilation;
-  float *x = workspace, *y = workspace + align_floats((t->rows->longest + t->before) * t->g.cols);
+  float *x = workspace,
+        *y = workspace + cpu_aligned_floats((t->rows->longest + t->before) * t->g.cols);
   if (kit_has(&l->in[3])) j->c.act = ACCEL_PLUGIN_ACT_NONE; /* it follows the residual */
   for (int32_t item = 0; item < t->rows->items; item++) {
     const int64_t first = t->rows->start[item], n = t->rows->start[item + 1] - first;
@@ -267,7 +266,7 @@ static void any_rows(const kit_launch *l, const taps_job *t, images *j, float *w
 
 /* In floats: pointers of the items, a row of zeros; then per worker or for the transposes. */
 static int64_t rows_head(const kit_launch *l) {
-  return align_floats(items_of(l) * 2) + align_floats(kit_cols(&l->in[0]));
+  return cpu_aligned_floats(items_of(l) * 2) + cpu_aligned_floats(kit_cols(&l->in[0]));
 }
 
 static uint64_t rows_workspace(const kit_launch *l, uint32_t workers) {
@@ -279,8 +278,8 @@ static uint64_t rows_workspace(const kit_launch *l, uint32_t workers) {
   p.dilation[1] = kit_listed(l->node, ACCEL_PLUGIN_ATTR_DILATION, 0, 1);
   if (l->in[1].dim[1] != 1 || groups != l->in[1].dim[0] || groups == 1 ||
       (p.kernel[1] - 1) * p.dilation[1] > CPU_CONV_SPAN)
-    all += align_floats((rows + before_of(l)) * kit_cols(&l->in[0])) +
-           align_floats(rows * l->in[1].dim[0]) +
+    all += cpu_aligned_floats((rows + before_of(l)) * kit_cols(&l->in[0])) +
+           cpu_aligned_floats(rows * l->in[1].dim[0]) +
            scratch_floats_of(&p, l->in[1].dim[1] == 1 && groups > 1) * workers;
   return (uint64_t)all * sizeof(float);
 }
@@ -290,7 +289,7 @@ static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv 
   const kit_tensor *x = &l->in[0], *out = &l->out[0];
   int32_t whole[2];
   kit_rows rows = kit_rows_of(l, ACCEL_PLUGIN_ATTR_SPACE, x->dim[0], whole);
-  float *workspace = l->workspace, *zeros = workspace + align_floats(items_of(l) * 2);
+  float *workspace = l->workspace, *zeros = workspace + cpu_aligned_floats(items_of(l) * 2);
   images j = {.c = {.kernels = &s->kernels, .w = w, .count = 1, .bias = kit_f32(&l->in[2])}};
   j.c.channels = l->in[1].dim[1];
   j.c.outputs = w->groups * w->rows;
@@ -324,7 +323,7 @@ static int32_t conv_rows(const cpu_self *s, const kit_launch *l, const cpu_conv 
                  .stride = {1, 1},
                  .dilation = {1, t.g.dilation}};
   j.scratch_floats = scratch_floats_of(&p, w->layout == CPU_CONV_PLANES);
-  j.workspace = zeros + align_floats(t.g.cols);
+  j.workspace = zeros + cpu_aligned_floats(t.g.cols);
   any_rows(l, &t, &j, j.workspace + (int64_t)cpu_workers(l) * j.scratch_floats);
   return ACCEL_PLUGIN_OK;
 }
@@ -387,9 +386,10 @@ int32_t cpu_launch_conv(const cpu_self *s, const kit_launch *l, accel_plugin_err
     cpu_conv_i8(&j.c, l);
     return ACCEL_PLUGIN_OK;
   }
-  j.scratch_floats = w->layout == CPU_CONV_WINOGRAD
-                         ? align_floats(cpu_winograd_layout(&j.c.plane, w->n, w->rows, w->k).all)
-                         : scratch_floats_of(&j.c.plane, w->layout == CPU_CONV_PLANES);
+  j.scratch_floats =
+      w->layout == CPU_CONV_WINOGRAD
+          ? cpu_aligned_floats(cpu_winograd_layout(&j.c.plane, w->n, w->rows, w->k).all)
+          : scratch_floats_of(&j.c.plane, w->layout == CPU_CONV_PLANES);
   run_images(&j, l);
   return ACCEL_PLUGIN_OK;
 }
@@ -498,13 +498,13 @@ uint64_t cpu_conv_workspace(const cpu_self *self, const cpu_kernels *kernels, co
   }
   const int64_t *w = l->in[1].dim, groups = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_GROUPS, 1),
                 n = cpu_conv_window(l->node, w, l->in[1].rank);
-  int64_t scratch = n ? align_floats(cpu_winograd_layout(&p, n, w[0], w[1]).all)
+  int64_t scratch = n ? cpu_aligned_floats(cpu_winograd_layout(&p, n, w[0], w[1]).all)
                       : scratch_floats_of(&p, w[1] == 1 && groups > 1);
   int64_t pairs = 0; /* where w may be pairs: by Winograd's other transform, or as products */
   if (n && kernels->tile_registers)
     pairs = scratch_floats_of(&p, false);
   else if (n && kernels->winograd_pairs)
-    pairs = align_floats(cpu_winograd_layout(&p, 2, w[0], w[1]).all);
+    pairs = cpu_aligned_floats(cpu_winograd_layout(&p, 2, w[0], w[1]).all);
   if (scratch < pairs) scratch = pairs;
   const uint64_t bytes = (uint64_t)(scratch * workers) * sizeof(float),
                  coded = self || groups > 1 ? 0 : coded_workspace(self, kernels, l, workers);

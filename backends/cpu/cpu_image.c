@@ -10,8 +10,6 @@
 
 static const double NS_TAP = 0.15, NS_NORM = 1.5;
 
-static int64_t align_floats(int64_t floats) { return (floats + 15) / 16 * 16; }
-
 /* ---- pool ---- */
 
 typedef struct pool_job {
@@ -84,9 +82,9 @@ uint64_t cpu_pool_workspace(const cpu_self *self, const cpu_kernels *kernels, co
                             uint32_t workers) {
   kit_plane p = kit_plane_of(l, NULL);
   if (is_adaptive(l) || !l->out[0].elements) return 0;
-  const uint64_t planes = (uint64_t)(align_floats(p.out[0]) + align_floats(p.out[1]) +
+  const uint64_t planes = (uint64_t)(cpu_aligned_floats(p.out[0]) + cpu_aligned_floats(p.out[1]) +
                                      (workers ? workers : 1) *
-                                         align_floats(cpu_depthwise_layout(&p).all)) *
+                                         cpu_aligned_floats(cpu_depthwise_layout(&p).all)) *
                           sizeof(float),
                  coded = cpu_codes_workspace(self, kernels, l, workers);
   return planes > coded ? planes : coded;
@@ -112,13 +110,13 @@ int32_t cpu_launch_pool(const cpu_self *s, const kit_launch *l, accel_plugin_err
   j.whole = cpu_area(p->out) == 1 && (j.adaptive || covers);
   if (!j.adaptive) {
     bool pads = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_COUNT_INCLUDE_PAD, 0) != 0;
-    float *rows = l->workspace, *cols = rows + align_floats(p->out[0]);
+    float *rows = l->workspace, *cols = rows + cpu_aligned_floats(p->out[0]);
     count(p, 0, pads, rows);
     count(p, 1, pads, cols);
     j.g.row_count = rows;
     j.g.col_count = cols;
-    j.workspace = cols + align_floats(p->out[1]);
-    j.room = align_floats(cpu_depthwise_layout(p).all);
+    j.workspace = cols + cpu_aligned_floats(p->out[1]);
+    j.room = cpu_aligned_floats(cpu_depthwise_layout(p).all);
   }
   double cost = NS_TAP * (double)(j.whole || j.adaptive
                                       ? cpu_area(p->in)
@@ -163,7 +161,7 @@ uint64_t cpu_resize_workspace(const cpu_self *self, const cpu_kernels *kernels, 
   int64_t in[2], out[2];
   sizes(l, in, out);
   const uint64_t planes = (uint64_t)((workers ? workers : 1) *
-                                     align_floats(cpu_resize_floats(in, out))) *
+                                     cpu_aligned_floats(cpu_resize_floats(in, out))) *
                           sizeof(float),
                  coded = cpu_codes_workspace(self, kernels, l, workers);
   return planes > coded ? planes : coded;
@@ -212,7 +210,7 @@ int32_t cpu_launch_resize(const cpu_self *s, const kit_launch *l, accel_plugin_e
       j.g.weight[i] = taps.weight[i];
     }
     j.planes = x->dim[0] * x->dim[1];
-    j.room = align_floats(cpu_resize_floats(j.g.in, j.g.out));
+    j.room = cpu_aligned_floats(cpu_resize_floats(j.g.in, j.g.out));
     j.tasks =
         cpu_tasks(l, j.planes,
                   NS_TAP * (double)((cpu_area(j.g.out) + j.room) * (j.g.width[0] + j.g.width[1])));

@@ -9,7 +9,7 @@
 #include "core/threads.h"
 #include "weights/range_reader.h"
 
-enum { SLOTS = 8, SEGMENT = 1 << 20, LEAST_BYTES = 1 << 20, DAY_SECONDS = 24 * 3600 };
+enum { SLOTS = 8, SEGMENT = 1 << 20, DAY_SECONDS = 24 * 3600 };
 static const uint64_t begin_ns = 25000000, measure_ns = 200000000;
 
 /* An entry of the cache. */
@@ -89,7 +89,7 @@ accel__disk accel__disk_speed(const accel__checkpoint *c, const accel__cache *ca
   accel__disk disk = {0};
   if (!accel__checkpoint_file(c, 0)) return disk;
   const accel__file_state *state = accel__checkpoint_file_state(c, largest);
-  if (state->bytes < LEAST_BYTES) return disk;
+  if (state->bytes < SEGMENT) return disk;
   char key[64];
   snprintf(key, sizeof key, "speed of disk %llx", (unsigned long long)state->device);
   if (recall(cache, key, &disk)) return disk;
