@@ -180,6 +180,9 @@ bool hip_is_built_for(const char *arch);
  * may be NULL).  The device is current. */
 int32_t hip_load_kernels(const hip_runtime *runtime, const char *arch,
                          const accel_plugin_host *host, void **module, accel_plugin_error *error);
+/* The name under which code is kept that the compiler makes of the kernels' text for an
+ * architecture: letters that files may have. */
+void hip_code_key(const hip_compiler *compiler, const char *arch, char *key, size_t n);
 /* Compiles the kernels' text for an architecture; *code is to be freed. */
 int32_t hip_compile(const hip_compiler *compiler, const char *arch, char **code, size_t *n,
                     accel_plugin_error *error);

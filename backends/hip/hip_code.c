@@ -63,6 +63,13 @@ static bool from_cache(const accel_plugin_host *host, const char *key, char **co
   return false;
 }
 
+void hip_code_key(const hip_compiler *c, const char *arch, char *key, size_t n) {
+  snprintf(key, n, "rtc-%s-%.64s-%016" PRIx64, c->what, arch,
+           accel_hash_text(ACCEL_HASH_SEED, hip_source()));
+  for (char *k = key; *k; k++)
+    if (*k == ' ' || *k == ':' || *k == '/') *k = '_';
+}
+
 /* Text for this architecture, compiled here or in an earlier run. */
 static int32_t compiled(const hip_runtime *r, const char *arch, const accel_plugin_host *host,
                         void **module, accel_plugin_error *error) {
@@ -74,10 +81,7 @@ static int32_t compiled(const hip_runtime *r, const char *arch, const accel_plug
     return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, -1,
                     "no kernels for %s in this build (%s), and none can be compiled here: %.120s",
                     arch, *hip_built_for ? hip_built_for : "no compiler was there", why);
-  snprintf(key, sizeof key, "rtc-%s-%.64s-%016" PRIx64, c->what, arch,
-           accel_hash_text(ACCEL_HASH_SEED, hip_source()));
-  for (char *k = key; *k; k++)
-    if (*k == ' ' || *k == ':' || *k == '/') *k = '_';
+  hip_code_key(c, arch, key, sizeof key);
   bool cached = from_cache(host, key, &code, &n);
   for (;;) {
     int32_t rc = cached ? ACCEL_PLUGIN_OK : hip_compile(c, arch, &code, &n, error);

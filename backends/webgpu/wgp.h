@@ -84,6 +84,9 @@ typedef struct wgp_binds {
   uint32_t at[GPU_BINDINGS]; /* element of its binding at which each buffer of the kernel begins */
 } wgp_binds;
 
+/* Of `names`: the first buffer that buffer i of the kernel is bound with. */
+static inline uint32_t wgp_name_of(uint64_t names, uint32_t i) { return names >> 4 * i & 15; }
+
 /* The pipeline of a kernel some of whose buffers are one. */
 typedef struct wgp_shared {
   struct wgp_shared *next;

@@ -7,7 +7,7 @@
 
 static uint32_t bindings(uint32_t n_bind, uint64_t names) {
   uint32_t n = 0;
-  for (uint32_t i = 0; i < n_bind; i++) n += (names >> 4 * i & 15) == i;
+  for (uint32_t i = 0; i < n_bind; i++) n += wgp_name_of(names, i) == i;
   return n;
 }
 

@@ -22,8 +22,6 @@ uint64_t wgp_names_apart(uint32_t n) {
   return names;
 }
 
-static uint32_t name_of(uint64_t names, uint32_t i) { return names >> 4 * i & 15; }
-
 /* ---- text ---- */
 
 /* Writes a number over the two characters behind DECLARED. */
@@ -37,7 +35,7 @@ static void rename_buffers(char *text, uint64_t names) {
   for (char *at = text; (at = strchr(at, 'B')); at++) {
     const bool begins = at == text || (!isalnum((unsigned char)at[-1]) && at[-1] != '_');
     if (begins && at[1] >= 'a' && at[1] < 'a' + GPU_BINDINGS && at[2] == '[')
-      at[1] = (char)('a' + name_of(names, (uint32_t)(at[1] - 'a')));
+      at[1] = (char)('a' + wgp_name_of(names, (uint32_t)(at[1] - 'a')));
   }
 }
 
@@ -48,7 +46,7 @@ static void share_names(char *text, uint32_t n_bind, uint64_t names) {
   for (uint32_t i = 0; i < n_bind; i++) {
     char *end = strchr(line, '\n');
     if (!end) return;
-    if (name_of(names, i) == i)
+    if (wgp_name_of(names, i) == i)
       put_binding(line, number++);
     else
       memset(line, ' ', (size_t)(end - line));

@@ -8,14 +8,12 @@
  * compiler, the architecture and the kernels' text, and is looked at in place of what the same
  * compiler would make of the same text again.  Exit code 77: there is no such compiler here, with
  * the reason. */
-#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "hip/hip.h"
-#include "shared/hash.h"
 
 /* The code must hold the name of every kernel: symbols of an ELF file. */
 static int missing(const char *code, size_t n) {
@@ -28,16 +26,6 @@ static int missing(const char *code, size_t n) {
     lacks++;
   }
   return lacks;
-}
-
-/* Path of the code in a folder. */
-static void path_of(const hip_compiler *c, const char *arch, const char *folder, char *out,
-                    size_t size) {
-  const int n = snprintf(out, size, "%s/", folder);
-  snprintf(out + n, size - (size_t)n, "rtc-%s-%s-%016" PRIx64, c->what, arch,
-           accel_hash_text(ACCEL_HASH_SEED, hip_source()));
-  for (char *k = out + n; *k; k++)
-    if (*k == ' ' || *k == ':' || *k == '/') *k = '_';
 }
 
 /* NULL: it is not there. */
@@ -78,7 +66,11 @@ int main(int argc, char **argv) {
   accel_plugin_error error = {.size = sizeof error};
   char path[4096] = "";
   size_t n = 0;
-  if (folder) path_of(c, arch, folder, path, sizeof path);
+  if (folder) {
+    char key[200];
+    hip_code_key(c, arch, key, sizeof key);
+    snprintf(path, sizeof path, "%s/%s", folder, key);
+  }
   char *code = folder ? read_code(path, &n) : NULL;
   const bool kept = code;
   if (!code && hip_compile(c, arch, &code, &n, &error)) {
