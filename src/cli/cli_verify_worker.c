@@ -13,6 +13,7 @@
 
 #include "bench/bench_collect.h"
 #include "cli/cli_child.h"
+#include "cli/cli_device_hold.h"
 
 /* ---- detection ---- */
 
@@ -158,7 +159,7 @@ static void describe(const accel_verify_report *report, const char *precision, c
   add_number(line, "bound", o->bound);
 }
 
-static cJSON *run_cell(const verify_plan *plan, const verify_cell *cell) {
+static cJSON *run_cell(const verify_plan *plan, const verify_cell *cell, cli_device_hold *hold) {
   const cli_golden *g = &plan->goldens.item[cell->golden];
   const char *precision = plan->precision[cell->precision];
   accel_verify_report *report = NULL;
@@ -183,6 +184,7 @@ static cJSON *run_cell(const verify_plan *plan, const verify_cell *cell) {
   }
   if (status == ACCEL_ERROR_DEVICE_LOST || status == ACCEL_ERROR_DRIVER)
     cJSON_AddBoolToObject(line, "lost", true); /* this process can do no more there */
+  cli_hold_device(plan->run, hold, report ? report->device : NULL);
   accel_verify_report_free(&report);
   return line;
 }
@@ -195,15 +197,17 @@ int verify_work(void *user, int in, int out) {
   dup2(nothing, STDIN_FILENO);
   dup2(nothing, STDOUT_FILENO);
   plan->run->value[OPT_TIMEOUT] = NULL; /* the parent's */
+  cli_device_hold hold = {0};
   int code = cli_context(plan->run);
   signal(SIGINT, SIG_IGN); /* the parent's: an interrupted cell has no verdict */
   signal(SIGTERM, SIG_IGN);
   while (!code && read(in, &number, sizeof number) == (ssize_t)sizeof number) {
-    cJSON *line = run_cell(plan, &plan->cell[number]);
+    cJSON *line = run_cell(plan, &plan->cell[number], &hold);
     char *text = cJSON_PrintUnformatted(line);
     code = !text || dprintf(out, "%s\n", text) < 0;
     free(text);
     cJSON_Delete(line);
   }
+  cli_hold_device(plan->run, &hold, NULL);
   return code;
 }

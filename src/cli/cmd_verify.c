@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/cli_device_hold.h"
 #include "cli/cli_print.h"
 #include "cli/cli_verify_all.h"
 
@@ -84,6 +85,7 @@ static int verify_one(cli_run *run, const char *model, const char *golden,
 typedef struct list_totals {
   uint32_t n, passed, line;
   int code; /* 6 when an output was outside its bounds, else the first other failure */
+  cli_device_hold hold;
 } list_totals;
 
 /* One line of JSON on stdout: the report, or {"pass": false, "error": ...} where there is none. */
@@ -149,6 +151,7 @@ static int list_line(cli_run *run, char *line, list_totals *totals) {
   accel_verify_report *report = NULL;
   accel_status status = accel_verify(run->ctx, model, &how, golden, &report);
   list_print(run, model, golden, status, report);
+  cli_hold_device(run, &totals->hold, report ? report->device : NULL);
   ++totals->n;
   totals->passed += report && report->passed;
   int code = report ? (report->passed ? 0 : accel_status_exit_code(ACCEL_ERROR_VERIFY))
@@ -170,6 +173,7 @@ static int verify_list(cli_run *run) {
     line += strspn(line, " ");
     if (*line && *line != '#') code = list_line(run, line, &totals);
   }
+  cli_hold_device(run, &totals.hold, NULL);
   free(text);
   if (!code && !totals.n) return cli_usage(run, "%s names no golden file", run->value[OPT_LIST]);
   if (!code) cli_note(run, "%u of %u passed", totals.passed, totals.n);

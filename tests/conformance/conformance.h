@@ -73,6 +73,7 @@ typedef struct conf_plugin {
   accel__pool *pool;
   accel_plugin_host host;
   char warning[300]; /* the last one of the plugin */
+  void *held;        /* a buffer, so that the device stays open from case to case, or NULL */
   bool near;         /* rows alone need not give the bits of a batch */
 } conf_plugin;
 const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads,

@@ -48,9 +48,14 @@ const char *conf_plugin_open(const char *path, uint32_t device, uint32_t threads
     snprintf(why, sizeof why, "%s: there is no device %u", out->table->name, device);
   else if (devices[device].unusable[0])
     snprintf(why, sizeof why, "%s:%u: %s", out->table->name, device, devices[device].unusable);
+  else if (out->table->buffer_alloc && out->table->buffer_alloc(device, 64, &out->held, &error))
+    snprintf(why, sizeof why, "%s:%u: %s", out->table->name, device, error.message);
   else
     return NULL;
   return why;
 }
 
-void conf_plugin_close(conf_plugin *plugin) { accel__pool_destroy(&plugin->pool); }
+void conf_plugin_close(conf_plugin *plugin) {
+  if (plugin->held) plugin->table->buffer_free(plugin->device, plugin->held);
+  accel__pool_destroy(&plugin->pool);
+}

@@ -16,7 +16,7 @@ from test_streaming import write_llama
 LIBRARY = os.path.join(BUILD, "lib", "libaccel.so.0")
 if __name__ == "__main__":
     run_under_sanitizer(LIBRARY)
-CARD = {"hip-emulated": {}, "vulkan": {}, "opencl": {"ACCEL_GPU_VARIANTS": "card"}}
+CARD = {"cuda": {}, "rocm": {}, "hip-emulated": {}, "vulkan": {}, "opencl": {"ACCEL_GPU_VARIANTS": "card"}}
 # an encoder, a decoder with sessions, an encoder-decoder with cross attention, a mixture, whose experts stay
 GOLDENS = {"bert": "BertModel.right", "llama": "LlamaForCausalLM.batch", "t5": "T5Model.right", "mixtral": "MixtralForCausalLM.greedy"}
 

@@ -16,7 +16,7 @@
  * the row, the column and where its segments begin, and on nothing else.
  *
  * Words for kernels, where every wave of the group comes to every one of them:
- *   MATRIX_A(a), MATRIX_B(b)       declare what the unit takes: 16 rows of x, 16 rows of w
+ *   MATRIX_A(a), MATRIX_B(b)       declare what the unit takes: 16 rows of x, 16 rows of w; MATRIX_B_LIST(b, n) n of the latter
  *   MATRIX_SUMS(c, n)              declares n results, c[0] .. c[n - 1]; MATRIX_ZERO(c[i]), MATRIX_ADD(c[i], d[i])
  *   MATRIX_LOAD_A(a, from, at)     from a shared array, its element `at` on, PITCH words a row; MATRIX_LOAD_B the same
  *   MATRIX_GATHER(a, X, b, W)      from the words X(row, word) and W(row, word), which may be of any memory
@@ -26,7 +26,9 @@
 #ifndef GPU_MATRIX_UNIT_H
 #define GPU_MATRIX_UNIT_H
 
-#define PITCH 12          /* words of a row in shared memory: eight, and four so that lanes meet in no bank */
+#ifndef PITCH /* words of a row in shared memory: eight, and four so that lanes meet in no bank */
+#define PITCH 12
+#endif
 #define HELD (256 / WAVE) /* results of 16 x 16 that a lane holds */
 #ifdef COOPERATIVE
 #define MATRIX_UNIT 1
@@ -93,6 +95,7 @@
 #define MATRIX_HELD(n)    UNROLL for (int gpu_i = 0; gpu_i < (n); gpu_i++)
 #define MATRIX_A(a)       uint a[A_WORDS]
 #define MATRIX_B(b)       uint b[B_WORDS]
+#define MATRIX_B_LIST(b, n) uint b[n][B_WORDS]
 #define MATRIX_SUMS(c, n) MATRIX_SUM c[n][HELD]
 #define MATRIX_ZERO(c)    MATRIX_HELD(HELD) { c[gpu_i] = 0; }
 #define MATRIX_ADD(c, d)  MATRIX_HELD(HELD) { c[gpu_i] += d[gpu_i]; }
