@@ -8,10 +8,20 @@
 
 #include "gpu/gpu_probe.h"
 
-enum { N = 1024, K = 1024, PROMPT = 128, STEP = 1, MOST_ROWS = 4096 };
+enum { STEP = 1, MOST_ROWS = 4096 };
 enum { SOFTMAX_ROWS = 70, SOFTMAX_COLUMNS = 228 };
 enum { ROUNDS = 5, PRODUCTS = 2, SOFTMAXES = 8 }; /* runs, and what each repeats */
 static const double ENOUGH_MS = 100; /* of one way: a slow device tells as much in fewer rounds */
+
+/* The products of a decoder, so large that a card is busy with them: [side, side] weights times
+ * the rows of a prompt. */
+typedef struct probe_size {
+  int64_t side, prompt;
+} probe_size;
+static probe_size size_for(const gpu_self *s) {
+  enum { UNITS = 32 }; /* that a large card has at least */
+  return s->limits.units >= UNITS ? (probe_size){4096, 512} : (probe_size){1024, 128};
+}
 
 /* Fills memory with words near `word`, not all alike: multipliers may be faster with zeros. */
 static int32_t fill(gpu_self *s, gpu_memory *to, uint32_t word, accel_plugin_error *error) {
@@ -24,11 +34,11 @@ static int32_t fill(gpu_self *s, gpu_memory *to, uint32_t word, accel_plugin_err
   return rc;
 }
 
-static int32_t open_products(gpu_probe *probe, gpu_store store, int64_t m,
+static int32_t open_products(gpu_probe *probe, gpu_store store, int64_t m, int64_t side,
                              accel_plugin_error *error) {
   /* numbers of about one in F32, F16, BF16 and I8 */
   static const uint32_t one[] = {0x3f800000u, 0x3c003c00u, 0x3f803f80u, 0x05fa03fcu};
-  int32_t rc = gpu_probe_open(probe, store, m, N, K, error);
+  int32_t rc = gpu_probe_open(probe, store, m, side, side, error);
   if (!rc) rc = fill(probe->self, probe->memory[GPU_PROBE_X], one[GPU_STORE_F32], error);
   if (!rc) rc = fill(probe->self, probe->memory[GPU_PROBE_W], one[store], error);
   return rc ? rc : fill(probe->self, probe->memory[GPU_PROBE_SCALE], one[GPU_STORE_F32], error);
@@ -50,11 +60,12 @@ static int32_t time_products(gpu_probe *probe, int64_t m, double *best, accel_pl
 /* ---- one function for each kind of variant; each leaves self->variants changed ---- */
 
 static int products_are_faster(gpu_probe *probe, uint32_t variant, gpu_store store) {
-  static const int64_t rows[] = {PROMPT, STEP};
+  const probe_size size = size_for(probe->self);
+  const int64_t rows[] = {size.prompt, STEP};
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   double gain = 1; /* product of the ratios: prompts count as much as steps */
   probe->self->variants = variant;
-  int32_t rc = open_products(probe, store, PROMPT, &error);
+  int32_t rc = open_products(probe, store, size.prompt, size.side, &error);
   for (int i = 0; !rc && i < 2; i++) {
     double with = 0, without = 0;
     probe->self->variants = variant;
@@ -69,13 +80,15 @@ static int products_are_faster(gpu_probe *probe, uint32_t variant, gpu_store sto
 /* Measured with the fewest rows that are multiplied by large tiles at all. */
 static int large_tiles_are_faster(gpu_probe *probe) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  gpu_product by_size = {.m = PROMPT};
-  while (by_size.m < MOST_ROWS && !gpu_takes_large(probe->self, &by_size, N, 64)) by_size.m *= 2;
-  if (!gpu_takes_large(probe->self, &by_size, N, 64)) return -1;
+  const probe_size size = size_for(probe->self);
+  gpu_product by_size = {.m = size.prompt};
+  while (by_size.m < MOST_ROWS && !gpu_takes_large(probe->self, &by_size, size.side, 64))
+    by_size.m *= 2;
+  if (!gpu_takes_large(probe->self, &by_size, size.side, 64)) return -1;
   const int64_t m = by_size.m;
   double large = 0, small = 0;
   probe->self->variants = 0;
-  int32_t rc = open_products(probe, GPU_STORE_F32, m, &error);
+  int32_t rc = open_products(probe, GPU_STORE_F32, m, size.side, &error);
   probe->product.tile = GPU_LARGE_ROWS;
   if (!rc) rc = time_products(probe, m, &large, &error);
   probe->product.tile = 64;

@@ -1,8 +1,13 @@
 /* dialect_group.h - reductions over a workgroup: by halving, in one order whatever the wave, or
  * (-DSUB_GROUPS, the kernels *_sub of gpu_kernels.def) by the device's own sums over its
- * sub-groups, whose results every lane then joins in order. */
+ * sub-groups, whose results every lane then joins in order; and EARLY for APIs that have none of
+ * their own. */
 #ifndef GPU_DIALECT_GROUP_H
 #define GPU_DIALECT_GROUP_H
+
+#ifndef EARLY
+#define EARLY(ok, n, i, zero) ((ok) ? AT(n, i) : zero)
+#endif
 
 #ifdef SUB_GROUPS
 #define GPU_PLUS(x, y) ((x) + (y))

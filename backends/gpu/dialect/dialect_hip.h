@@ -3,6 +3,7 @@
 #define GPU_HIP      1
 #define P(n)         params.n
 #define AT(n, i)     n[i]
+#define EARLY(ok, n, i, zero) accel_early(ok, n + (i))
 #define LANE         ((int)threadIdx.x)
 #define GROUP_X      ((int)blockIdx.x)
 #define GROUP_Y      ((int)blockIdx.y)
