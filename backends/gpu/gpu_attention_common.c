@@ -12,6 +12,15 @@ enum {
 
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
+bool gpu_attention_tiled(const gpu_self *self, const gpu_attention *a) {
+  return !self->limits.cpu && a->dv <= GPU_MAX_TILE_HEAD &&
+         a->bias_kind != ACCEL_PLUGIN_BIAS_DISENTANGLED;
+}
+
+int64_t gpu_attention_tiles(const gpu_attention *a, int64_t rows) {
+  return (rows / GPU_TILE_ROWS + a->q.items) * a->heads;
+}
+
 /* The distance beyond which the bucket or row no longer changes. */
 static int32_t table_reach(const kit_launch *l, int64_t kind) {
   const int64_t span = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_REL_SPAN, 0),

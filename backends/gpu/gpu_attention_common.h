@@ -17,7 +17,11 @@ enum {
   GPU_REL_K,
   GPU_REL_Q
 };
-enum { GPU_MAX_HEAD = 512 }; /* columns of a head: attention.k's MAX_D */
+enum {
+  GPU_MAX_HEAD = 512,      /* columns of a head: attention.k's MAX_D */
+  GPU_MAX_TILE_HEAD = 128, /* columns of its values: attention_tile.k's largest DV */
+  GPU_TILE_ROWS = 64       /* its ROWS */
+};
 
 typedef struct gpu_attention {
   int64_t heads, kv_heads, dk, dv, bias_kind;
@@ -27,6 +31,12 @@ typedef struct gpu_attention {
   const int64_t *probs;
   uint32_t n_probs;
 } gpu_attention;
+
+/* Whether attention_tile.k computes the result of such heads: not where a CPU is behind the API,
+ * which compiles it for seconds and gains nothing. */
+bool gpu_attention_tiled(const gpu_self *self, const gpu_attention *a);
+/* Workgroups of it for `rows` rows. */
+int64_t gpu_attention_tiles(const gpu_attention *a, int64_t rows);
 
 /* Fills a->more, the kernel's buffer `more`: what it needs of a dense bias, the heads whose
  * probabilities are outputs, and the table of relative positions (kernels/attention.k). */

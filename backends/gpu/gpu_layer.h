@@ -184,7 +184,10 @@ int32_t gpu_buffer_copy(uint32_t device, void *dst, uint64_t dst_offset, const v
 
 /* ---- gpu_run.c: one run ---- */
 
-enum { GPU_CHECKS = 1024 }; /* checks of indices in one run that are told apart */
+enum {
+  GPU_CHECKS = 1024, /* checks of indices in one run that are told apart */
+  GPU_SCRATCHES = 24 /* sizes of gpu_scratch */
+};
 
 /* What a kernel checks for the host: error word i starts at INT32_MAX and sinks to the first
  * position of `idx` whose value is outside 0..limit-1. */
@@ -204,7 +207,8 @@ typedef struct gpu_run {
   gpu_memory *errors; /* int32 [GPU_CHECKS] */
   gpu_check *check;   /* [n_check] */
   uint32_t n_check;
-  gpu_memory **block; /* of constants; the last is being filled */
+  gpu_memory *scratch[GPU_SCRATCHES]; /* of 64 KiB, 128 KiB and so on, where one was asked for */
+  gpu_memory **block;                 /* of constants; the last is being filled */
   uint32_t n_block, room_block;
   uint64_t used;      /* bytes of the last block */
   gpu_binding *start; /* [program.n_space]; bytes 0 until asked for */
@@ -221,6 +225,10 @@ int32_t gpu_mark(gpu_run *run, uint32_t node, accel_plugin_error *error);
  * until the run ends. bytes > 0 and a multiple of 4. */
 int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding *out,
                      accel_plugin_error *error);
+/* Memory for what kernels of one node tell one another, where its size is not known before the run
+ * (else: gpu_op.workspace): the node's until its last dispatch, as the next node may get the same.
+ * bytes > 0. */
+int32_t gpu_scratch(gpu_run *run, uint64_t bytes, gpu_binding *out, accel_plugin_error *error);
 /* int32 start[items + 1] of the rows that attribute `key` names, as kit_rows_of; uploaded once for
  * each space and run. */
 int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows, int32_t whole[2],

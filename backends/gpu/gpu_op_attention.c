@@ -43,17 +43,22 @@ static int32_t prepare(gpu_run *run, const kit_launch *l, gpu_attention *a,
   return rc ? rc : gpu_attention_more(run, l, a, error);
 }
 
-/* Dispatches the kernel for y or, with `probs`, the one for the probabilities of the listed
- * heads. */
+/* The kernel for y or, with `probs`, for the probabilities of the listed heads. */
+static uint32_t kernel_for(const gpu_run *run, const gpu_attention *a, bool probs) {
+  const gpu_cpu_kernels *cpu = run->self->limits.cpu_kernels;
+  if (probs) return GPU_K_attention_probs;
+  if (a->bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED) return GPU_K_attention_rows;
+  if (cpu) return cpu->attention_rows;
+  if (!gpu_attention_tiled(run->self, a)) return GPU_K_attention_rows;
+  return a->dv <= GPU_MAX_TILE_HEAD / 2 ? GPU_K_attention_tile : GPU_K_attention_tile128;
+}
+
 static int32_t attend(gpu_run *run, const kit_launch *l, const gpu_attention *a, bool probs,
                       accel_plugin_error *error) {
   const int64_t rows = l->in[GPU_Q].dim[0];
-  const gpu_cpu_kernels *cpu =
-      a->bias_kind == ACCEL_PLUGIN_BIAS_DISENTANGLED ? NULL : run->self->limits.cpu_kernels;
-  gpu_call c = gpu_call_new(run, l,
-                            probs ? GPU_K_attention_probs
-                            : cpu ? cpu->attention_rows
-                                  : GPU_K_attention_rows);
+  const uint32_t kernel = kernel_for(run, a, probs);
+  const bool tiled = kernel == GPU_K_attention_tile || kernel == GPU_K_attention_tile128;
+  gpu_call c = gpu_call_new(run, l, kernel);
   for (int i = GPU_Q; i <= GPU_REL_Q; i++) gpu_tensor(&c, &l->in[i]);
   gpu_bind(&c, a->q_start);
   gpu_bind(&c, a->kv_start);
@@ -78,7 +83,9 @@ static int32_t attend(gpu_run *run, const kit_launch *l, const gpu_attention *a,
       .softcap = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0),
   };
   gpu_set_attention_rows(&c, &params);
-  return gpu_dispatch_rows(&c, rows * (probs ? (int64_t)a->n_probs : a->heads), error);
+  return gpu_dispatch_rows(
+      &c, tiled ? gpu_attention_tiles(a, rows) : rows * (probs ? (int64_t)a->n_probs : a->heads),
+      error);
 }
 
 GPU_OP(attention) {

@@ -16,11 +16,15 @@
 
 enum {
   WORDS = 6,
+  HEAD = 3, /* words between the items' and the single rows' numbers */
+  SPLIT_HEADS = 4,
+  SPLIT_HEAD = 128, /* attention_split.k's HEADS and MAX_D */
+  SINGLE_ROWS = 8,
   CARRIED_IN = 128,
   CARRIED_OUT = 256,
   WRITES = 512,
   BY_POSITION = 4
-}; /* attention.k: words of an item, flags */
+}; /* attention.h: words of an item, flags */
 
 typedef struct sequence {
   kit_state_view view;
@@ -36,6 +40,10 @@ typedef struct kv {
   int32_t n_pages;    /* of all */
   gpu_binding positions;
   bool by_position;
+  bool tiled;          /* by attention_tile.k and attention_split.k */
+  int32_t n_single;    /* rows of items that have at most SINGLE_ROWS: attention_split.k's */
+  int32_t splits;      /* pages of an item, at most */
+  gpu_binding partial; /* results of single rows, page by page */
 } kv;
 
 static const gpu_memory *page_of(const sequence *s, int32_t page) { return s->view.page[page]; }
@@ -156,10 +164,26 @@ static int32_t upload_positions(kv *s, accel_plugin_error *error) {
   return rc;
 }
 
+/* Rows of item i. */
+static int32_t rows_of(const kv *s, int32_t i) { return s->a.q.start[i + 1] - s->a.q.start[i]; }
+static bool is_single(const kv *s, int32_t i) {
+  return s->n_single && rows_of(s, i) <= SINGLE_ROWS;
+}
+
+/* The part of the table that is the same for all dispatches. */
+static void list_rows(const kv *s, int32_t *table) {
+  int32_t *to = table + (size_t)s->items * WORDS;
+  *to++ = s->n_single;
+  *to++ = s->splits;
+  *to++ = s->n_single ? SINGLE_ROWS : 0;
+  for (int32_t i = 0; s->n_single && i < s->items; i++)
+    for (int32_t r = 0; is_single(s, i) && r < rows_of(s, i); r++) *to++ = s->a.q.start[i] + r;
+}
+
 /* The table of one dispatch over the pages in `chunk` that come next; true when some remain after
  * it. */
 static bool next_pages(kv *s, const gpu_chunk *chunk, int32_t *table) {
-  int32_t list = s->items * WORDS, position = 0;
+  int32_t list = s->items * WORDS + HEAD + s->n_single, position = 0;
   bool more = false;
   for (int32_t i = 0; i < s->items; i++) {
     sequence *q = &s->sequence[i];
@@ -189,19 +213,41 @@ static const gpu_memory *first_page(const kv *s) {
   return NULL;
 }
 
-/* One dispatch over the pages in page's chunk: for y or, with `probs`, for the listed heads.
- * page NULL: there are no keys. */
-static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool probs, int32_t carried,
-                      accel_plugin_error *error) {
+/* What a dispatch computes: whole rows, by tiles of rows, by pages of single rows, their joined
+ * results, or probabilities of the listed heads. */
+typedef enum dispatch_kind { ROWS, TILES, SPLIT, JOIN, PROBS } dispatch_kind;
+
+static uint32_t kernel_of(const kv *s, dispatch_kind kind) {
+  const gpu_kernel_id of[] = {
+      [ROWS] = GPU_K_attention_pages_f32,
+      [TILES] = s->a.dv <= GPU_MAX_TILE_HEAD / 2 ? GPU_K_attention_tile_pages_f32
+                                                 : GPU_K_attention_tile128_pages_f32,
+      [SPLIT] = GPU_K_attention_split_f32,
+      [PROBS] = GPU_K_attention_pages_probs_f32,
+  };
+  return kind == JOIN ? GPU_K_attention_join
+                      : gpu_kernel_of_store(of[kind], store_of(s->sequence[0].view.dtype));
+}
+
+static int64_t groups_of(const kv *s, dispatch_kind kind) {
+  const gpu_attention *a = &s->a;
+  const int64_t rows = s->l->in[GPU_Q].dim[0];
+  if (kind == TILES) return gpu_attention_tiles(a, rows);
+  if (kind == SPLIT)
+    return s->n_single * a->kv_heads * gpu_ceil_div(a->heads / a->kv_heads, SPLIT_HEADS) *
+           s->splits;
+  if (kind == JOIN) return s->n_single * a->heads;
+  return rows * (kind == PROBS ? (int64_t)a->n_probs : a->heads);
+}
+
+/* One dispatch over the pages in page's chunk. page NULL: there are no keys. */
+static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, dispatch_kind kind,
+                      int32_t carried, accel_plugin_error *error) {
   const kit_launch *l = s->l;
   const gpu_attention *a = &s->a;
   const kit_state_view *v = &s->sequence[0].view;
   const uint32_t bytes = element_bytes(v->dtype);
-  const int64_t rows = l->in[GPU_Q].dim[0];
-  gpu_call c = gpu_call_new(
-      s->run, l,
-      gpu_kernel_of_store(probs ? GPU_K_attention_pages_probs_f32 : GPU_K_attention_pages_f32,
-                          store_of(v->dtype)));
+  gpu_call c = gpu_call_new(s->run, l, kernel_of(s, kind));
   gpu_tensor(&c, &l->in[GPU_Q]);
   gpu_bind(&c, page ? gpu_pool_chunk(page) : gpu_none(s->run));
   gpu_tensor(&c, &l->in[GPU_BIAS]);
@@ -215,10 +261,11 @@ static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool pro
   gpu_bind(&c, pages);
   gpu_tensor(&c, &l->in[GPU_REL_K]);
   gpu_tensor(&c, &l->in[GPU_REL_Q]);
-  gpu_bind(&c, gpu_workspace_at(l, 0, l->workspace_bytes));
-  gpu_tensor(&c, &l->out[probs ? 1 : 0]);
+  gpu_bind(&c,
+           kind == SPLIT || kind == JOIN ? s->partial : gpu_workspace_at(l, 0, l->workspace_bytes));
+  gpu_tensor(&c, &l->out[kind == PROBS]);
   const gpu_params_attention_pages params = {
-      .rows = rows,
+      .rows = l->in[GPU_Q].dim[0],
       .items = s->items,
       .heads = a->heads,
       .share = a->heads / a->kv_heads,
@@ -238,27 +285,57 @@ static int32_t attend(kv *s, const gpu_memory *page, gpu_binding pages, bool pro
       .softcap = kit_attr_f(l->node, ACCEL_PLUGIN_ATTR_SOFTCAP, 0.0),
   };
   gpu_set_attention_pages(&c, &params);
-  return gpu_dispatch_rows(&c, rows * (probs ? (int64_t)a->n_probs : a->heads), error);
+  return gpu_dispatch_rows(&c, groups_of(s, kind), error);
+}
+
+/* The dispatches over the pages of one chunk. */
+static int32_t attend_chunk(kv *s, const gpu_memory *page, gpu_binding pages, bool probs,
+                            int32_t carried, accel_plugin_error *error) {
+  if (probs) return attend(s, page, pages, PROBS, carried, error);
+  if (!s->tiled) return attend(s, page, pages, ROWS, carried, error);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  if (s->n_single < s->l->in[GPU_Q].dim[0]) rc = attend(s, page, pages, TILES, carried, error);
+  if (!rc && s->n_single) rc = attend(s, page, pages, SPLIT, 0, error);
+  return rc;
 }
 
 /* One pass over all pages. Probabilities take two: the first finds the maximum and sum of each
  * listed row, the second (`writes`) reads these and writes the probabilities. */
 static int32_t attend_all(kv *s, bool probs, bool writes, accel_plugin_error *error) {
-  const size_t words = (size_t)s->items * WORDS + (size_t)s->n_pages + 1;
+  const size_t words = (size_t)s->items * WORDS + HEAD + (size_t)s->n_single + (size_t)s->n_pages;
   int32_t *table = malloc(words * sizeof *table), carried = 0, rc = ACCEL_PLUGIN_OK;
+  gpu_binding pages;
   if (!table) return kit_no_memory(error, words * sizeof *table);
+  list_rows(s, table);
   for (int32_t i = 0; i < s->items; i++) s->sequence[i].next = 0;
   if (writes) carried = CARRIED_IN | WRITES;
   for (bool more = true; !rc && more;) {
     const gpu_memory *page = first_page(s);
-    gpu_binding pages;
     more = next_pages(s, page ? page->chunk : NULL, table);
-    rc = gpu_constant(s->run, table, (words - 1) * sizeof *table, &pages, error);
-    if (!rc) rc = attend(s, page, pages, probs, carried | (more ? CARRIED_OUT : 0), error);
+    rc = gpu_constant(s->run, table, words * sizeof *table, &pages, error);
+    if (!rc) rc = attend_chunk(s, page, pages, probs, carried | (more ? CARRIED_OUT : 0), error);
     carried |= CARRIED_IN;
   }
+  if (!rc && !probs && s->n_single) rc = attend(s, NULL, pages, JOIN, 0, error);
   free(table);
   return rc;
+}
+
+/* Which kernels compute the result.  Items of few rows have too few tiles for a device, so their
+ * pages are taken side by side, as long as what they come to fits a binding. */
+static int32_t choose(kv *s, accel_plugin_error *error) {
+  const gpu_attention *a = &s->a;
+  s->tiled = gpu_attention_tiled(s->run->self, a);
+  if (!s->tiled || a->dk > SPLIT_HEAD) return ACCEL_PLUGIN_OK;
+  int64_t single = 0;
+  for (int32_t i = 0; i < s->items; i++) {
+    if (rows_of(s, i) <= SINGLE_ROWS) single += rows_of(s, i);
+    if (s->sequence[i].end > s->splits) s->splits = s->sequence[i].end;
+  }
+  const uint64_t bytes = (uint64_t)(single * a->heads * (a->dv + 2)) * 4 * (uint64_t)s->splits;
+  if (bytes > s->run->self->limits.binding / 2) return ACCEL_PLUGIN_OK;
+  s->n_single = (int32_t)single;
+  return bytes ? gpu_scratch(s->run, bytes, &s->partial, error) : ACCEL_PLUGIN_OK;
 }
 
 /* ---- the op ---- */
@@ -328,7 +405,7 @@ static int32_t write_zeros(gpu_run *run, const kit_launch *l, accel_plugin_error
 }
 
 int32_t gpu_attention_pages(gpu_run *run, const kit_launch *l, accel_plugin_error *error) {
-  kv s = {.run = run, .l = l};
+  kv s = {.run = run, .l = l, .partial = gpu_none(run)};
   int32_t rc = prepare(&s, error);
   if (!rc) {
     s.sequence = calloc((size_t)s.items + 1, sizeof *s.sequence);
@@ -337,6 +414,7 @@ int32_t gpu_attention_pages(gpu_run *run, const kit_launch *l, accel_plugin_erro
   if (!rc) rc = find_keys(&s, error);
   if (!rc && kit_has(&l->in[GPU_Q])) {
     rc = upload_positions(&s, error);
+    if (!rc && kit_has(&l->out[0])) rc = choose(&s, error);
     if (!rc && kit_has(&l->out[0])) rc = attend_all(&s, false, false, error);
     if (!rc && kit_has(&l->out[1]) && l->out[1].elements) {
       rc = attend_all(&s, true, false, error);

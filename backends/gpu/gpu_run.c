@@ -12,6 +12,7 @@ enum { BLOCK = 65536 }; /* bytes of a block of constants */
 
 static void run_free(gpu_run *run) {
   gpu_pool_give(&run->self->pool, run->errors);
+  for (int i = 0; i < GPU_SCRATCHES; i++) gpu_pool_give(&run->self->pool, run->scratch[i]);
   for (uint32_t i = 0; i < run->n_block; i++) gpu_pool_give(&run->self->pool, run->block[i]);
   free(run->block);
   free(run->check);
@@ -132,6 +133,17 @@ int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding
   *out = gpu_part(gpu_memory_at(run->block[run->n_block - 1]), run->used, bytes);
   run->used += bytes;
   return update(run, *out, data, error);
+}
+
+int32_t gpu_scratch(gpu_run *run, uint64_t bytes, gpu_binding *out, accel_plugin_error *error) {
+  int size = 0;
+  while (size < GPU_SCRATCHES - 1 && (uint64_t)BLOCK << size < bytes) size++;
+  const uint64_t whole = (uint64_t)BLOCK << size;
+  gpu_memory **memory = &run->scratch[size];
+  const int32_t rc =
+      *memory ? ACCEL_PLUGIN_OK : gpu_pool_take(&run->self->pool, whole, memory, error);
+  if (!rc) *out = gpu_part(gpu_memory_at(*memory), 0, bytes);
+  return rc;
 }
 
 int32_t gpu_starts(gpu_run *run, const kit_launch *l, uint32_t key, int64_t rows, int32_t all[2],

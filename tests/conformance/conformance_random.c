@@ -168,6 +168,72 @@ static void session_probs(maker *m, int64_t heads, int64_t kv, int64_t d, int64_
   for (int64_t i = 0; i < items; i++) c->run[0].sequence[i] = (int32_t)i;
 }
 
+/* Rows of several tiles of 64, all that attention adds to a score or hides, a kind at a time. */
+static void attention_with(maker *m, int kind, int64_t heads, int64_t kv, int64_t d) {
+  attention(m, heads, kv, d, 3, 140, kind % 2, kind == 6 ? 40 : -1);
+  conf_case *c = m->c;
+  const int64_t t = c->run[0].in[0].dim[0], most = 140;
+  static const char *const name[] = {"dense", "t5",    "t5_causal", "alibi",
+                                     "mask",  "sinks", "positions", "softcap"};
+  c->name = accel__arena_printf(&m->cases->arena, "random.ATTENTION.%u.%s_%lld",
+                                m->cases->n - 1 - m->first, name[kind], (long long)d);
+  static const int bias[] = {ACCEL_PLUGIN_BIAS_DENSE, ACCEL_PLUGIN_BIAS_T5_BIDIRECTIONAL,
+                             ACCEL_PLUGIN_BIAS_T5_UNIDIRECTIONAL, ACCEL_PLUGIN_BIAS_ALIBI};
+  if (kind < 4) set(m, ACCEL_I(BIAS_KIND, bias[kind]));
+  if (kind == 0) floats(m, 3, 'i', 0, -1, 1, DIMS(1, heads, most, most));
+  if (kind == 1 || kind == 2) {
+    floats(m, 3, 'i', 0, -1, 1, DIMS(32, heads));
+    set(m, ACCEL_I(NUM_BUCKETS, 32));
+    set(m, ACCEL_I(MAX_DISTANCE, 100));
+  }
+  if (kind == 3) floats(m, 3, 'i', 0, -1, 0.1f, DIMS(heads));
+  if (kind == 4) integers(m, 6, 0, 1, 0, DIMS(t));
+  if (kind == 5) floats(m, 7, 'i', 0, -1, 2, DIMS(heads));
+  if (kind == 6) {
+    integers(m, 4, 0, 150, 0, DIMS(t));
+    integers(m, 5, 0, 150, 0, DIMS(t));
+  }
+  if (kind == 7) set(m, ACCEL_F(SOFTCAP, 2.0));
+}
+
+/* A prompt, single rows and a few rows of a session's sequences, whose keys pass a page. */
+static void session_rows(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t left) {
+  static const int32_t rows[3][3] = {{250, 3, 20}, {1, 1, 1}, {7, 12, 1}};
+  start(m, "ATTENTION", "session_rows");
+  conf_case *c = m->c;
+  c->has_state = true;
+  c->state = (accel_plugin_state){.name = "state",
+                                  .kind = ACCEL_PLUGIN_STATE_KV,
+                                  .heads = (int32_t)kv,
+                                  .k_dim = (int32_t)d,
+                                  .v_dim = (int32_t)d,
+                                  .share = -1};
+  set(m, ACCEL_I(HEADS, heads));
+  set(m, ACCEL_I(KV_HEADS, kv));
+  set(m, ACCEL_I(CAUSAL, 1));
+  if (left >= 0) set(m, ACCEL_I(WINDOW_LEFT, left));
+  set(m, ACCEL_I(Q_SPACE, 0));
+  set(m, ACCEL_I(KV_SPACE, 0));
+  c->n_run = 3;
+  c->n_space = 1;
+  c->spaces[0].ragged = true;
+  c->n_operand = 3;
+  for (int r = 0; r < 3; r++) {
+    conf_run *run = &c->run[r];
+    const int64_t t = rows[r][0] + rows[r][1] + rows[r][2];
+    run->lengths[0] = rows[r];
+    run->items[0] = run->n_sequence = 3;
+    for (int i = 0; i < 3; i++) {
+      const int64_t columns = i == 0 ? heads * d : kv * d;
+      float *data = room(m, &run->in[i], ACCEL_PLUGIN_F32, 2, (int64_t[]){t, columns});
+      for (int64_t e = 0; data && e < t * columns; e++) data[e] = normal(m);
+      run->sequence[i] = i;
+      c->role[i] = 'i';
+      c->space[i] = 0;
+    }
+  }
+}
+
 static void encoder_ops(maker *m) {
   for (int i = 0; i < 4; i++) {
     int64_t t = between(m, 1, 40), c = i % 2 ? 768 : between(m, 1, 300);
@@ -275,5 +341,10 @@ const char *conf_random(uint64_t seed, conf_cases *out) {
   image_ops(&m);
   linear(&m, 29, 1024, 70); /* rows whole pages apart */
   linear(&m, 20, 4096, 33);
+  static const int64_t heads[][3] = {{3, 3, 40}, {4, 2, 64}, {2, 1, 80}, {2, 2, 128}};
+  for (int i = 0; i < 8; i++)
+    attention_with(&m, i, heads[i % 4][0], heads[i % 4][1], heads[i % 4][2]);
+  session_rows(&m, 6, 1, 64, -1);
+  session_rows(&m, 4, 4, 80, 100);
   return NULL;
 }
