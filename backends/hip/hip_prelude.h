@@ -16,14 +16,15 @@ static __device__ inline int accel_as_int(uint x) { return static_cast<int>(x); 
 /* *at where ok, else 0 (EARLY): NVIDIA's compiler would move an ordinary load to where its word is
  * used, behind the products that it should pass. */
 #if defined(__CUDACC__)
-#define ACCEL_EARLY(T, letter)                                                           \
-  static __device__ inline T accel_early(bool ok, const T *at) {                               \
-    T word;                                                                                    \
-    asm volatile("{ .reg .pred ok; setp.ne.u32 ok, %2, 0; mov.b32 %0, 0;"                 \
-                 " @ok ld.global.nc.b32 %0, [%1]; }"                                           \
-                 : "=" letter(word)                                                            \
-                 : "l"(at), "r"(static_cast<uint>(ok)));                                       \
-    return word;                                                                               \
+#define ACCEL_EARLY(T, letter)                                   \
+  static __device__ inline T accel_early(bool ok, const T *at) { \
+    T word;                                                      \
+    asm volatile(                                                \
+        "{ .reg .pred ok; setp.ne.u32 ok, %2, 0; mov.b32 %0, 0;" \
+        " @ok ld.global.nc.b32 %0, [%1]; }"                      \
+        : "=" letter(word)                                       \
+        : "l"(at), "r"(static_cast<uint>(ok)));                  \
+    return word;                                                 \
   }
 #else
 #define ACCEL_EARLY(T, letter) \
