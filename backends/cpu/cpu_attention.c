@@ -96,11 +96,6 @@ static int64_t relative_span(const accel_plugin_node *n, int64_t longest, int64_
   return round_up(kit_deberta_row(far, span, buckets, distance) - *first + 1, panel_cols);
 }
 
-/* All keys are one tile. */
-static bool needs_one_tile(const kit_launch *l, int64_t relative_columns) {
-  return kit_has(&l->out[1]) || relative_columns > 0;
-}
-
 /* Distances from which a bias by bucket no longer changes. */
 static int64_t far_distance(const accel_plugin_node *n) {
   int64_t far = kit_attr_i(n, ACCEL_PLUGIN_ATTR_MAX_DISTANCE, 128);
@@ -125,13 +120,13 @@ static sizes measure_sizes(const cpu_kernels *k, const kit_launch *l, int64_t lo
     shared = (uint64_t)s.heads * 2 * (uint64_t)(s.relative_columns * s.dk) +
              2 * (uint64_t)(longest + 16);
   }
-  if (state && longest < CPU_ATTENTION_KEYS)
-    longest = CPU_ATTENTION_KEYS + 1; /* how many pages there are is not known here */
-  cpu_attention_plan p =
-      cpu_attention_layout(longest, s.dk, s.dv, s.relative_columns,
-                           needs_one_tile(l, s.relative_columns), k->tile_rows, k->panel_cols);
+  /* how many keys a session holds is not known here: enough to go tile by tile */
+  if (state && longest <= CPU_ATTENTION_KEYS) longest = CPU_ATTENTION_KEYS + 1;
+  const bool whole = kit_has(&l->out[1]) || s.relative_columns > 0;
   s.shared = (uint64_t)round_up((int64_t)shared, 16);
-  s.worker = (uint64_t)round_up(p.all, 16);
+  s.worker = (uint64_t)round_up(cpu_attention_floats(longest, s.dk, s.dv, s.relative_columns, whole,
+                                                     k->tile_rows, k->panel_cols),
+                                16);
   if (k->attention_i8 && s.dk <= CODES_DIM_MOST && s.dv <= CODES_DIM_MOST) {
     longest = longest < CODES_KEYS_MOST ? longest : CODES_KEYS_MOST;
     const uint64_t codes =

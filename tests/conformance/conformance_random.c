@@ -145,11 +145,11 @@ static void attention(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t it
   set(m, ACCEL_I(KV_SPACE, 0));
 }
 
-/* Keys kept in a session, more of them than a page holds, and the weights of some heads over
- * them. */
+/* Keys kept in a session, more of them than a page holds or than go at once, and the weights of
+ * some heads over them. */
 static void session_probs(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t items,
                           int64_t longest, int causal) {
-  m->shortest = longest - longest / 10;
+  m->shortest = longest - longest / 20;
   attention(m, heads, kv, d, items, longest, causal, -1);
   m->shortest = 0;
   conf_case *c = m->c;
@@ -337,6 +337,7 @@ const char *conf_random(uint64_t seed, conf_cases *out) {
   attention(&m, 3, 3, 20, 6, 40, 0, -1);
   session_probs(&m, 2, 1, 8, 2, 290, 1);
   session_probs(&m, 3, 3, 8, 4, 20, 0);
+  session_probs(&m, 2, 1, 8, 1, 544, 1);
   encoder_ops(&m);
   image_ops(&m);
   linear(&m, 29, 1024, 70); /* rows whole pages apart */

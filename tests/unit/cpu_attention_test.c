@@ -580,6 +580,23 @@ static void test_store(void **state) {
     }
 }
 
+/* What is taken for up to `keys` keys holds every head of fewer, one tile or not. */
+static void test_floats(void **state) {
+  (void)state;
+  const int64_t rows = kernels.tile_rows, columns = kernels.panel_cols;
+  for (int dim = 8; dim <= 128; dim *= 4)
+    for (int whole = 0; whole < 2; whole++) {
+      int64_t most = 0;
+      for (int64_t keys = 1; keys < 4 * CPU_ATTENTION_KEYS; keys++) {
+        for (int one = 0; one <= whole; one++) {
+          const int64_t all = cpu_attention_layout(keys, dim, dim, 0, one, rows, columns).all;
+          if (all > most) most = all;
+        }
+        assert_true(cpu_attention_floats(keys, dim, dim, 0, whole, rows, columns) >= most);
+      }
+    }
+}
+
 static void test_special(void **state) {
   (void)state;
   float q[4] = {1, 2, 3, 4}, k[4] = {1, -1, NAN, 1}, v[4] = {1, 2, 3, 4}, y[4], workspace[8192];
@@ -623,7 +640,7 @@ int main(void) {
       cmocka_unit_test(test_decode),      cmocka_unit_test(test_heads),
       cmocka_unit_test(test_parts),       cmocka_unit_test(test_store),
       cmocka_unit_test(test_special),     cmocka_unit_test(test_whole_pages),
-      cmocka_unit_test(test_decode_bf16),
+      cmocka_unit_test(test_decode_bf16), cmocka_unit_test(test_floats),
   };
   CPU_GUARD_RUN(tests);
 }

@@ -44,6 +44,18 @@ static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, 
   return p;
 }
 
+/* Floats of workspace for any head of at most `keys` keys.  whole: all keys of some heads are one
+ * tile; tiles of fewer keys can take more, for their blocks have more rows to sum up. */
+static inline int64_t cpu_attention_floats(int64_t keys, int64_t dk, int64_t dv,
+                                           int64_t relative_columns, int whole, int64_t tile_rows,
+                                           int64_t panel_cols) {
+  const int64_t tiles =
+      cpu_attention_layout(keys, dk, dv, relative_columns, 0, tile_rows, panel_cols).all;
+  const int64_t tile =
+      cpu_attention_layout(keys, dk, dv, relative_columns, 1, tile_rows, panel_cols).all;
+  return whole && tile > tiles ? tile : tiles;
+}
+
 /* ---- products of 8-bit codes ---- */
 
 /* multiples of any register tile, or above it */
