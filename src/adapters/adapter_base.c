@@ -111,12 +111,18 @@ void accel__adapter_scale(float *values, int64_t n, double by) {
   for (int64_t i = 0; i < n; i++) values[i] = (float)(by * (double)values[i]);
 }
 
+accel_status accel__adapter_check_shape(const accel__adapter *a, const char *module,
+                                        const accel__tensor_info *t, const int64_t dim[2]) {
+  if (t->rank && t->elements == (uint64_t)dim[0] * (uint64_t)dim[1] &&
+      (t->rank == 1 || t->dim[0] == dim[0]))
+    return ACCEL_OK;
+  return bad_shape(a, module, t, dim);
+}
+
 accel_status accel__adapter_matrix(const accel__adapter *a, const char *module,
                                    const accel__tensor_info *t, const int64_t dim[2],
                                    accel__arena *arena, float **out) {
-  if (!t->rank || t->elements != (uint64_t)dim[0] * (uint64_t)dim[1] ||
-      (t->rank > 1 && t->dim[0] != dim[0]))
-    return bad_shape(a, module, t, dim);
+  ACCEL_TRY(accel__adapter_check_shape(a, module, t, dim));
   *out = accel__arena_array(arena, t->elements, sizeof **out);
   if (!*out) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__tensor_to_f32(a->checkpoint, t, 0, t->elements, *out));

@@ -63,6 +63,9 @@ accel_status accel__lora_kind_check(const accel__adapter *a, accel__adapter_modu
 accel_status accel__lora_kind_delta(const accel__adapter *a, const accel__adapter_module *module,
                                     accel__arena *arena, accel__weight_delta *delta);
 
+/* ACCEL_ERROR_FORMAT: tensor `t` of module `module` is no matrix of dim[0] x dim[1]. */
+accel_status accel__adapter_check_shape(const accel__adapter *adapter, const char *module,
+                                        const accel__tensor_info *t, const int64_t dim[2]);
 /* Tensor `t` of module `module` as fp32 dim[0] x dim[1], in `arena`.  ACCEL_ERROR_FORMAT: it has
  * another shape, or a value that is not finite. */
 accel_status accel__adapter_matrix(const accel__adapter *adapter, const char *module,

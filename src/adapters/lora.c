@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "adapters/adapters_internal.h"
+#include "core/block_cache.h"
 #include "core/find_model.h"
 #include "formats/convert.h"
 
@@ -15,8 +16,9 @@ typedef struct loading {
   accel__checkpoint *tensors;
   accel__arena arena; /* of what is gone after the load */
   accel__lora *lora;
-  uint8_t *has_step;           /* [n_weight] */
-  accel_plugin_low_rank *slot; /* [n_weight] */
+  uint8_t *has_step;                    /* [n_weight] */
+  const accel__adapter_module **module; /* [n_weight] whose matrices are the weight's; NULL: none */
+  accel_plugin_low_rank *slot;          /* [n_weight] */
   bool halves;
 } loading;
 
@@ -70,49 +72,23 @@ static int64_t row_in_b(const accel__source_weight *w, int64_t row) {
   return w->first_row + row;
 }
 
-/* The matrices of a module as its file has them: read once, though a fused module (q, k and v in one)
- * belongs to several weights. */
-typedef struct matrices {
-  float *a, *b; /* [rank, k], [stored, rank]; NULL: not read */
-  int64_t k, stored;
-} matrices;
+/* Shapes of a module's matrices in its file, which may belong to several weights (q, k and v in
+ * one). */
+typedef struct shapes {
+  int64_t a[2], b[2]; /* [rank, k], [rows of the module, rank] */
+} shapes;
 
-static accel_status read_matrices(loading *l, const accel__adapter_module *m,
-                                  const accel__source_weight *w, matrices *from) {
-  const int64_t rank = m->lora.rank, stored = w->stored_rows > 0       ? w->stored_rows
-                                              : w->transposed_rows > 0 ? w->transposed_rows
-                                                                       : w->dim[0];
-  if (from->a && from->k == w->dim[1] && from->stored == stored) return ACCEL_OK;
-  from->k = w->dim[1];
-  from->stored = stored;
-  ACCEL_TRY(accel__adapter_matrix(&l->adapter, m->name, m->tensor[ACCEL__LORA_A],
-                                  (int64_t[]){rank, from->k}, &l->arena, &from->a));
-  return accel__adapter_matrix(&l->adapter, m->name, m->tensor[ACCEL__LORA_B],
-                               (int64_t[]){stored, rank}, &l->arena, &from->b);
+static shapes shapes_of(const accel__adapter_module *m, const accel__source_weight *w) {
+  const int64_t rank = m->lora.rank, rows = w->stored_rows > 0       ? w->stored_rows
+                                            : w->transposed_rows > 0 ? w->transposed_rows
+                                                                     : w->dim[0];
+  return (shapes){{rank, w->dim[1]}, {rows, rank}};
 }
 
-/* What `m` adds to weight `weight`, one of those made of its tensor. */
-static accel_status make_slot(loading *l, const accel__adapter_module *m, uint32_t weight,
-                              matrices *from) {
-  const accel__source_weight *w = accel__weight_source(l->base.program, weight);
-  const int64_t rank = m->lora.rank, k = w->dim[1], n = w->dim[0];
-  ACCEL_TRY(read_matrices(l, m, w, from));
-  float *a = accel__arena_array(&l->lora->arena, (size_t)(rank * k), sizeof *a),
-        *b = accel__arena_array(&l->lora->arena, (size_t)(rank * n), sizeof *b);
-  if (!a || !b) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (int64_t r = 0; r < rank; r++) {
-    for (int64_t i = 0; i < k; i++) a[i * rank + r] = from->a[r * k + i];
-    for (int64_t i = 0; i < n; i++)
-      b[r * n + i] = (float)(m->lora.scaling * (double)from->b[row_in_b(w, i) * rank + r]);
-  }
-  l->slot[weight] = (accel_plugin_low_rank){.a = a, .b = b, .rank = (uint32_t)rank};
-  return ACCEL_OK;
-}
-
+/* Finds the weights that module `m` belongs to. */
 static accel_status add_module(loading *l, const accel__adapter_module *m) {
   const accel_plugin_program *p = accel__program_view(l->base.program);
   const char *name = accel__arena_printf(&l->arena, "%s.weight", m->name);
-  matrices from = {.a = NULL};
   int64_t index;
   if (!name) return ACCEL_ERROR_OUT_OF_MEMORY;
   ACCEL_TRY(accel__adapter_check_rank(&l->adapter, m, m->tensor[ACCEL__LORA_A]));
@@ -126,47 +102,139 @@ static accel_status add_module(loading *l, const accel__adapter_module *m) {
     if (!l->has_step[i] || w->rank != 2 || w->n_parts > 1 || (w->derive && !w->transposed_rows))
       return refuse(&l->adapter, m->name,
                     "is no plain linear layer, and a request can change no other");
-    ACCEL_TRY(make_slot(l, m, i, &from));
+    const shapes has = shapes_of(m, w);
+    ACCEL_TRY(accel__adapter_check_shape(&l->adapter, m->name, m->tensor[ACCEL__LORA_A], has.a));
+    ACCEL_TRY(accel__adapter_check_shape(&l->adapter, m->name, m->tensor[ACCEL__LORA_B], has.b));
+    l->module[i] = m;
+    l->slot[i].rank = (uint32_t)m->lora.rank;
   }
+  return ACCEL_OK;
+}
+
+/* ---- their memory ---- */
+
+enum { LINE = 64 /* bytes: a line of the cache, and what may be read behind halves */ };
+
+static size_t matrix_bytes(int64_t length, uint32_t rank, size_t value) {
+  return ((size_t)length * rank * value + LINE - 1) / LINE * LINE;
+}
+
+/* Where matrix a of a slot lies, and b behind it, values of `value` bytes; the end of b. */
+static char *lay_slot(const loading *l, uint32_t i, size_t value, char *at, void **a, void **b) {
+  const accel__source_weight *w = accel__weight_source(l->base.program, i);
+  *a = at;
+  *b = at + matrix_bytes(w->dim[1], l->slot[i].rank, value);
+  return (char *)*b + matrix_bytes(w->dim[0], l->slot[i].rank, value);
+}
+
+/* Memory for the matrices of all slots, which begin at *first, from a line of the cache on.  They
+ * lie one behind the other, in the order of a run as far as that of the slots is, and in large pages
+ * where they fill some: read once a run, they are fetched ahead, as one stream. */
+static accel_status alloc_matrices(const loading *l, size_t value, void **block, char **first) {
+  const accel_plugin_program *p = accel__program_view(l->base.program);
+  size_t bytes = 2 * LINE;
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    const accel__source_weight *w = accel__weight_source(l->base.program, i);
+    bytes += matrix_bytes(w->dim[1], l->slot[i].rank, value) +
+             matrix_bytes(w->dim[0], l->slot[i].rank, value);
+  }
+  *block = accel__block_alloc(bytes);
+  if (!*block) return ACCEL_ERROR_OUT_OF_MEMORY;
+  *first = (char *)*block + (LINE - (uintptr_t)*block % LINE) % LINE;
+  return ACCEL_OK;
+}
+
+/* ---- at 32 bits ---- */
+
+/* The matrices of a module as its file has them, read once. */
+typedef struct matrices {
+  shapes has;
+  float *a, *b; /* NULL: not read */
+} matrices;
+
+static accel_status read_matrices(loading *l, const accel__adapter_module *m,
+                                  const accel__source_weight *w, matrices *from) {
+  const shapes has = shapes_of(m, w);
+  if (from->a && !memcmp(&from->has, &has, sizeof has)) return ACCEL_OK;
+  from->has = has;
+  ACCEL_TRY(accel__adapter_matrix(&l->adapter, m->name, m->tensor[ACCEL__LORA_A], has.a, &l->arena,
+                                  &from->a));
+  return accel__adapter_matrix(&l->adapter, m->name, m->tensor[ACCEL__LORA_B], has.b, &l->arena,
+                               &from->b);
+}
+
+/* a[k, rank], b[rank, n]: what `m` adds to a weight of its. */
+static void put_matrices(const accel__adapter_module *m, const accel__source_weight *w,
+                         const matrices *from, float *a, float *b) {
+  const int64_t rank = m->lora.rank, k = w->dim[1], n = w->dim[0];
+  for (int64_t r = 0; r < rank; r++) {
+    for (int64_t i = 0; i < k; i++) a[i * rank + r] = from->a[r * k + i];
+    for (int64_t i = 0; i < n; i++)
+      b[r * n + i] = (float)(m->lora.scaling * (double)from->b[row_in_b(w, i) * rank + r]);
+  }
+}
+
+static accel_status fill_module(loading *l, const accel__adapter_module *m) {
+  const accel_plugin_program *p = accel__program_view(l->base.program);
+  matrices from = {.a = NULL};
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    const accel__source_weight *w = accel__weight_source(l->base.program, i);
+    if (l->module[i] != m) continue;
+    ACCEL_TRY(read_matrices(l, m, w, &from));
+    put_matrices(m, w, &from, (float *)(uintptr_t)l->slot[i].a, (float *)(uintptr_t)l->slot[i].b);
+  }
+  return ACCEL_OK;
+}
+
+static accel_status fill_slots(loading *l) {
+  const accel_plugin_program *p = accel__program_view(l->base.program);
+  char *at;
+  ACCEL_TRY(alloc_matrices(l, sizeof(float), &l->lora->block[0], &at));
+  for (uint32_t i = 0; i < p->n_weight; i++) {
+    void *a, *b;
+    if (!l->slot[i].rank) continue;
+    at = lay_slot(l, i, sizeof(float), at, &a, &b);
+    l->slot[i].a = a;
+    l->slot[i].b = b;
+  }
+  for (uint32_t i = 0; i < l->adapter.n_modules; i++)
+    ACCEL_TRY(fill_module(l, &l->adapter.module[i]));
   return ACCEL_OK;
 }
 
 /* ---- at 16 bits ---- */
 
-enum { READABLE = 32 /* halves behind a matrix */ };
-
-/* from[n] as halves, divided by a power of two, *power, so that the largest is between 1 and 2:
- * halves have 11 bits from 6e-5 on. */
-static accel_status narrow(const float *from, size_t n, accel__arena *arena, accel__arena *scratch,
-                           const uint16_t **out, int *power) {
-  float most = 0, *scaled = accel__arena_array(scratch, n, sizeof *scaled);
-  uint16_t *halves = accel__arena_array(arena, n + READABLE, sizeof *halves);
-  if (!scaled || !halves) return ACCEL_ERROR_OUT_OF_MEMORY;
+/* out[n]: from[n] as halves, divided by a power of two, *power, so that the largest is between 1
+ * and 2: halves have 11 bits from 6e-5 on. */
+static void narrow(const float *from, size_t n, uint16_t *out, int *power) {
+  enum { AT_ONCE = 1024 };
+  float most = 0, scaled[AT_ONCE];
   for (size_t i = 0; i < n; i++) most = fmaxf(most, fabsf(from[i]));
   *power = most > 0 ? ilogbf(most) : 0;
-  for (size_t i = 0; i < n; i++) scaled[i] = ldexpf(from[i], -*power);
-  accel_f32_array_to_fp16(scaled, n, halves);
-  *out = halves;
-  return ACCEL_OK;
+  for (size_t i = 0; i < n; i += AT_ONCE) {
+    const size_t some = n - i < AT_ONCE ? n - i : AT_ONCE;
+    for (size_t j = 0; j < some; j++) scaled[j] = ldexpf(from[i + j], -*power);
+    accel_f32_array_to_fp16(scaled, some, out + i);
+  }
 }
 
 static accel_status make_halves(loading *l) {
   const accel_plugin_program *p = accel__program_view(l->base.program);
   accel_plugin_low_rank_f16 *slot = accel__arena_array(&l->lora->arena, p->n_weight, sizeof *slot);
+  char *at;
   if (!slot) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(alloc_matrices(l, sizeof(uint16_t), &l->lora->block[1], &at));
   for (uint32_t i = 0; i < p->n_weight; i++) {
-    const accel_plugin_low_rank *m = &l->slot[i];
-    accel__arena scratch = {0};
-    int a = 0, b = 0;
-    if (!m->rank) continue;
     const accel__source_weight *w = accel__weight_source(l->base.program, i);
-    const size_t k = (size_t)w->dim[1] * m->rank, n = (size_t)w->dim[0] * m->rank;
-    accel_status status = narrow(m->a, k, &l->lora->arena, &scratch, &slot[i].a, &a);
-    if (status == ACCEL_OK) status = narrow(m->b, n, &l->lora->arena, &scratch, &slot[i].b, &b);
-    accel__arena_free(&scratch);
-    ACCEL_TRY(status);
-    slot[i].factor = ldexpf(1, a + b);
-    slot[i].rank = m->rank;
+    const accel_plugin_low_rank *m = &l->slot[i];
+    void *a, *b;
+    int power_a = 0, power_b = 0;
+    if (!m->rank) continue;
+    at = lay_slot(l, i, sizeof(uint16_t), at, &a, &b);
+    narrow(m->a, (size_t)w->dim[1] * m->rank, a, &power_a);
+    narrow(m->b, (size_t)w->dim[0] * m->rank, b, &power_b);
+    slot[i] = (accel_plugin_low_rank_f16){
+        .a = a, .b = b, .factor = ldexpf(1, power_a + power_b), .rank = m->rank};
   }
   l->lora->narrow.slot_f16 = slot;
   return ACCEL_OK;
@@ -175,9 +243,11 @@ static accel_status make_halves(loading *l) {
 static accel_status make_slots(loading *l) {
   const accel_plugin_program *p = accel__program_view(l->base.program);
   l->slot = accel__arena_array(&l->lora->arena, p->n_weight, sizeof *l->slot);
-  if (!l->slot) return ACCEL_ERROR_OUT_OF_MEMORY;
+  l->module = accel__arena_array(&l->arena, p->n_weight, sizeof *l->module);
+  if (!l->slot || !l->module) return ACCEL_ERROR_OUT_OF_MEMORY;
   for (uint32_t i = 0; i < l->adapter.n_modules; i++)
     ACCEL_TRY(add_module(l, &l->adapter.module[i]));
+  ACCEL_TRY(fill_slots(l));
   l->lora->view =
       (accel_plugin_adapter){.size = sizeof l->lora->view, .n_slot = p->n_weight, .slot = l->slot};
   l->lora->narrow = l->lora->view;
@@ -220,7 +290,9 @@ accel_status accel__lora_open(const char *path, const accel__program *program,
 }
 
 void accel__lora_close(accel__lora **lora) {
-  if (*lora) accel__arena_free(&(*lora)->arena);
+  if (!*lora) return;
+  for (int i = 0; i < 2; i++) accel__block_free((*lora)->block[i]);
+  accel__arena_free(&(*lora)->arena);
   free(*lora);
   *lora = NULL;
 }

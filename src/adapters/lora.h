@@ -9,6 +9,7 @@
 typedef struct accel__lora {
   accel_plugin_adapter view;   /* slots are the program's weights */
   accel_plugin_adapter narrow; /* the same with halves, for weights at 16 bits or fewer */
+  void *block[2];              /* memory of the matrices: of `view`, of halves */
   accel__arena arena;
   const char *path; /* directory */
 } accel__lora;      /* immutable: usable from any thread */
