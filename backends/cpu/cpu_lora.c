@@ -14,71 +14,92 @@ typedef struct lora_job {
   const cpu_kernels *kernels;
   const kit_launch *launch;
   const float *x;
-  float *y;
-  int64_t k, n, rows; /* rows of items with an adapter */
+  int64_t k;
+  int64_t rows; /* of items with an adapter, those of each node of the launch */
   uint32_t tasks;
 } lora_job;
 
-static void add_row(const lora_job *j, const accel_plugin_low_rank *m,
-                    const accel_plugin_low_rank_f16 *half, float scale, int64_t row) {
-  const float *x = j->x + row * j->k;
-  float *y = j->y + row * j->n, t[TERMS];
+/* Node m of a launch. */
+static const kit_launch *node_at(const kit_launch *l, uint32_t m) {
+  return m ? &l->joined[m - 1] : l;
+}
+
+static void add_row(const lora_job *j, const kit_launch *l, uint32_t item, int64_t row) {
+  const accel_plugin_low_rank *m = kit_adapter_of(l, item);
+  const accel_plugin_low_rank_f16 *half = kit_adapter_f16_of(l, item);
+  const float scale = l->adapter[item].scale, *x = j->x + row * j->k;
+  const int64_t n = kit_cols(&l->out[0]);
+  float *y = kit_f32(&l->out[0]) + row * n, t[TERMS];
   if (half && m->rank <= TERMS) {
     j->kernels->lora_shrink_f16(x, j->k, half->a, m->rank, scale * half->factor, t);
-    j->kernels->lora_expand_f16(t, m->rank, half->b, j->n, y);
+    j->kernels->lora_expand_f16(t, m->rank, half->b, n, y);
     return;
   }
   if (m->rank <= TERMS) {
     j->kernels->lora_shrink(x, j->k, m->a, m->rank, scale, t);
-    j->kernels->lora_expand(t, m->rank, m->b, j->n, y);
+    j->kernels->lora_expand(t, m->rank, m->b, n, y);
     return;
   }
   for (uint32_t r = 0; r < m->rank; r++) { /* of a column alone there is no kernel */
     float sum = 0;
     for (int64_t i = 0; i < j->k; i++) sum += x[i] * m->a[i * m->rank + r];
-    j->kernels->accumulate(scale * sum, m->b + r * j->n, y, j->n);
+    j->kernels->accumulate(scale * sum, m->b + r * n, y, n);
   }
 }
 
-/* Rows [from, to) of those of items with an adapter. */
+/* Rows [from, to) of those with an adapter, counted item by item, and those of an item node by
+ * node: matrices are read once for all rows of an item, and in the order in which they lie. */
 static void lora_task(void *arg, uint32_t task, uint32_t worker) {
   const lora_job *j = arg;
+  const kit_launch *l = j->launch;
   const int64_t from = cpu_share(j->rows, task, j->tasks),
                 to = cpu_share(j->rows, task + 1, j->tasks);
   int64_t at = 0;
   (void)worker;
-  for (uint32_t item = 0; item < j->launch->n_adapter && at < to; item++) {
-    const accel_plugin_low_rank *m = kit_adapter_of(j->launch, item);
-    const accel_plugin_low_rank_f16 *half = kit_adapter_f16_of(j->launch, item);
-    int64_t first, end;
-    if (!m) continue;
-    kit_adapter_rows(j->launch, item, &first, &end);
-    for (int64_t row = first; row < end && at < to; row++, at++)
-      if (at >= from) add_row(j, m, half, j->launch->adapter[item].scale, row);
-  }
+  for (uint32_t item = 0; item < l->n_adapter && at < to; item++)
+    for (uint32_t m = 0; m <= l->n_fused && at < to; m++) {
+      int64_t row, end;
+      if (!kit_adapter_of(node_at(l, m), item)) continue;
+      kit_adapter_rows(l, item, &row, &end);
+      for (; row < end && at < to; row++, at++)
+        if (at >= from) add_row(j, node_at(l, m), item, row);
+    }
 }
 
-int32_t cpu_launch_lora(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
-  const kit_tensor *y = &l->in[0], *x = &l->in[1], *out = &l->out[0];
-  lora_job j = {.kernels = &s->kernels,
-                .launch = l,
-                .x = kit_f32(x),
-                .y = kit_f32(out),
-                .k = kit_cols(x),
-                .n = kit_cols(out)};
+/* Counts the rows of a node that have something to add, and tells what that takes, in ns. */
+static double count_rows(lora_job *j, const kit_launch *l) {
   double ns = 0;
-  const int32_t rc = kit_adapter_check(l, error);
-  if (rc) return rc;
-  if (out->data != y->data) memcpy(out->data, y->data, (size_t)y->elements * sizeof(float));
   for (uint32_t item = 0; item < l->n_adapter; item++) {
     const accel_plugin_low_rank *m = kit_adapter_of(l, item);
     int64_t first, end;
     if (!m) continue;
     kit_adapter_rows(l, item, &first, &end);
-    j.rows += end - first;
+    j->rows += end - first;
     const size_t size = kit_adapter_f16_of(l, item) ? sizeof(uint16_t) : sizeof(float);
-    ns += (double)m->rank * (double)(j.k + j.n) *
+    ns += (double)m->rank * (double)(j->k + kit_cols(&l->out[0])) *
           (NS_PRODUCT * (double)(end - first) + NS_BYTE * (double)size);
+  }
+  return ns;
+}
+
+bool cpu_lora_fuse_parallel(const cpu_self *s, const accel_plugin_program *p,
+                            const accel_plugin_node *first, const accel_plugin_node *other) {
+  (void)s, (void)p;
+  return kit_attr_i(first, ACCEL_PLUGIN_ATTR_SPACE, -1) ==
+         kit_attr_i(other, ACCEL_PLUGIN_ATTR_SPACE, -1);
+}
+
+int32_t cpu_launch_lora(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
+  const kit_tensor *x = &l->in[1];
+  lora_job j = {.kernels = &s->kernels, .launch = l, .x = kit_f32(x), .k = kit_cols(x)};
+  double ns = 0;
+  for (uint32_t m = 0; m <= l->n_fused; m++) {
+    const kit_launch *node = node_at(l, m);
+    const kit_tensor *y = &node->in[0], *out = &node->out[0];
+    const int32_t rc = kit_adapter_check(node, error);
+    if (rc) return rc;
+    if (out->data != y->data) memcpy(out->data, y->data, (size_t)y->elements * sizeof(float));
+    ns += count_rows(&j, node);
   }
   if (!j.rows) return ACCEL_PLUGIN_OK;
   j.tasks = cpu_tasks(l, j.rows, ns / (double)j.rows);

@@ -5,5 +5,6 @@
 #include "cpu.h"
 
 cpu_launch_fn cpu_launch_lora;
+cpu_fuse_fn cpu_lora_fuse_parallel; /* all that read one x */
 
 #endif

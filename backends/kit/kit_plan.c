@@ -260,16 +260,23 @@ static bool ready(const planner *w, uint32_t i, uint32_t operand, uint32_t step)
   return true;
 }
 
+/* The operand that nodes which run in one launch have in common: x. */
+static uint32_t common_operand(const accel_plugin_node *n) {
+  return n->op == ACCEL_PLUGIN_OP_LOW_RANK ? 1 : 0;
+}
+
 /* Later nodes that the backend runs in the launch of node i. */
 static void fuse_siblings(planner *w, uint32_t i) {
   const kit_backend *b = w->r->backend;
   const accel_plugin_node *first = &w->p->node[w->e->node[i]];
-  const uint32_t step = w->plan->n_step - 1;
-  if (!b || !b->fuse_parallel || first->state >= 0 || first->n_in < 1 || first->in[0] < 0) return;
+  const uint32_t step = w->plan->n_step - 1, common = common_operand(first);
+  if (!b || !b->fuse_parallel || first->state >= 0 || first->n_in <= common ||
+      first->in[common] < 0)
+    return;
   for (uint32_t k = i + 1; k < w->e->n_node && w->plan->n_step - step <= KIT_MAX_FUSED; k++) {
     const accel_plugin_node *n = &w->p->node[w->e->node[k]];
-    if (!w->run[k] || w->placed[k] || n->op != first->op || n->state >= 0 || n->n_in < 1 ||
-        n->in[0] != first->in[0])
+    if (!w->run[k] || w->placed[k] || n->op != first->op || n->state >= 0 || n->n_in <= common ||
+        n->in[common] != first->in[common])
       continue;
     if (!ready(w, k, 0, step) || !b->fuse_parallel(w->r->self, w->p, first, n)) continue;
     add_step(w, k);
