@@ -1,5 +1,5 @@
-/* cpu_lora.c - the op LOW_RANK: rows of items that have an adapter go through its two matrices, row
- * by row, so that what comes out does not depend on the other rows of the run. */
+/* cpu_lora.c - the op LOW_RANK: rows of items that have an adapter go through its two matrices, and
+ * what comes out of one does not depend on the other rows of the run. */
 #include "cpu_lora.h"
 
 #include <string.h>
@@ -8,7 +8,10 @@
  * adapters are in no cache of one core. */
 static const double NS_PRODUCT = 0.06, NS_BYTE = 0.1;
 
-enum { TERMS = 256 /* columns of a that go through the stack at once */ };
+enum {
+  TERMS = 1024,   /* numbers between the two matrices, on the stack */
+  MOST_RANK = 256 /* so that there are some rows of them */
+};
 
 typedef struct lora_job {
   const cpu_kernels *kernels;
@@ -24,27 +27,46 @@ static const kit_launch *node_at(const kit_launch *l, uint32_t m) {
   return m ? &l->joined[m - 1] : l;
 }
 
-static void add_row(const lora_job *j, const kit_launch *l, uint32_t item, int64_t row) {
+/* Rows [row, row + rows) of an item that has an adapter for the node. */
+static void add_rows(const lora_job *j, const kit_launch *l, uint32_t item, int64_t row,
+                     int64_t rows) {
   const accel_plugin_low_rank *m = kit_adapter_of(l, item);
   const accel_plugin_low_rank_f16 *half = kit_adapter_f16_of(l, item);
   const float scale = l->adapter[item].scale, *x = j->x + row * j->k;
   const int64_t n = kit_cols(&l->out[0]);
   float *y = kit_f32(&l->out[0]) + row * n, t[TERMS];
-  if (half && m->rank <= TERMS) {
-    j->kernels->lora_shrink_f16(x, j->k, half->a, m->rank, scale * half->factor, t);
-    j->kernels->lora_expand_f16(t, m->rank, half->b, n, y);
+  if (half) {
+    j->kernels->lora_shrink_f16(x, rows, j->k, half->a, m->rank, scale * half->factor, t);
+    j->kernels->lora_expand_f16(t, rows, m->rank, half->b, n, y);
+  } else {
+    j->kernels->lora_shrink(x, rows, j->k, m->a, m->rank, scale, t);
+    j->kernels->lora_expand(t, rows, m->rank, m->b, n, y);
+  }
+}
+
+/* The same of a rank for which there is no room. */
+static void add_wide_rows(const lora_job *j, const kit_launch *l, uint32_t item, int64_t row,
+                          int64_t rows) {
+  const accel_plugin_low_rank *m = kit_adapter_of(l, item);
+  const int64_t n = kit_cols(&l->out[0]), end = row + rows;
+  for (; row < end; row++)
+    for (uint32_t r = 0; r < m->rank; r++) { /* of a column alone there is no kernel */
+      const float *x = j->x + row * j->k;
+      float sum = 0;
+      for (int64_t i = 0; i < j->k; i++) sum += x[i] * m->a[i * m->rank + r];
+      j->kernels->accumulate(l->adapter[item].scale * sum, m->b + r * n,
+                             kit_f32(&l->out[0]) + row * n, n);
+    }
+}
+
+static void add_item(const lora_job *j, const kit_launch *l, uint32_t item, int64_t row,
+                     int64_t end) {
+  const int64_t rank = kit_adapter_of(l, item)->rank, most = TERMS / rank;
+  if (rank > MOST_RANK) {
+    add_wide_rows(j, l, item, row, end - row);
     return;
   }
-  if (m->rank <= TERMS) {
-    j->kernels->lora_shrink(x, j->k, m->a, m->rank, scale, t);
-    j->kernels->lora_expand(t, m->rank, m->b, n, y);
-    return;
-  }
-  for (uint32_t r = 0; r < m->rank; r++) { /* of a column alone there is no kernel */
-    float sum = 0;
-    for (int64_t i = 0; i < j->k; i++) sum += x[i] * m->a[i * m->rank + r];
-    j->kernels->accumulate(scale * sum, m->b + r * n, y, n);
-  }
+  for (; row < end; row += most) add_rows(j, l, item, row, row + most < end ? most : end - row);
 }
 
 /* Rows [from, to) of those with an adapter, counted item by item, and those of an item node by
@@ -58,11 +80,13 @@ static void lora_task(void *arg, uint32_t task, uint32_t worker) {
   (void)worker;
   for (uint32_t item = 0; item < l->n_adapter && at < to; item++)
     for (uint32_t m = 0; m <= l->n_fused && at < to; m++) {
-      int64_t row, end;
+      int64_t first, end;
       if (!kit_adapter_of(node_at(l, m), item)) continue;
-      kit_adapter_rows(l, item, &row, &end);
-      for (; row < end && at < to; row++, at++)
-        if (at >= from) add_row(j, node_at(l, m), item, row);
+      kit_adapter_rows(l, item, &first, &end);
+      const int64_t row = from > at ? first + from - at : first,
+                    stop = to - at < end - first ? first + to - at : end;
+      if (row < stop) add_item(j, node_at(l, m), item, row, stop);
+      at += end - first;
     }
 }
 

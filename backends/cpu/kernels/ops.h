@@ -271,16 +271,17 @@ static inline int64_t cpu_delta_floats(int64_t dk, int64_t cols, int64_t vector)
 
 /* ---- adapters ---- */
 
-/* t[rank] = scale * x[k] a[k][rank] */
-typedef void cpu_lora_shrink_fn(const float *x, int64_t k, const float *a, int64_t rank,
-                                float scale, float *t);
-/* y[n] += t[rank] b[rank][n] */
-typedef void cpu_lora_expand_fn(const float *t, int64_t rank, const float *b, int64_t n, float *y);
+/* t[rows][rank] = scale * x[rows][k] a[k][rank]; what a row gives does not depend on the others. */
+typedef void cpu_lora_shrink_fn(const float *x, int64_t rows, int64_t k, const float *a,
+                                int64_t rank, float scale, float *t);
+/* y[rows][n] += t[rows][rank] b[rank][n], likewise. */
+typedef void cpu_lora_expand_fn(const float *t, int64_t rows, int64_t rank, const float *b,
+                                int64_t n, float *y);
 /* The same of halves; 64 bytes behind a matrix may be read. */
-typedef void cpu_lora_shrink_f16_fn(const float *x, int64_t k, const uint16_t *a, int64_t rank,
-                                    float scale, float *t);
-typedef void cpu_lora_expand_f16_fn(const float *t, int64_t rank, const uint16_t *b, int64_t n,
-                                    float *y);
+typedef void cpu_lora_shrink_f16_fn(const float *x, int64_t rows, int64_t k, const uint16_t *a,
+                                    int64_t rank, float scale, float *t);
+typedef void cpu_lora_expand_f16_fn(const float *t, int64_t rows, int64_t rank, const uint16_t *b,
+                                    int64_t n, float *y);
 
 /* ---- folds and elementwise ---- */
 
