@@ -533,15 +533,31 @@ static bool same_shape(const accel_plugin_program *p, int32_t a, int32_t b) {
   return x->rank == y->rank && !memcmp(x->dim, y->dim, x->rank * sizeof *x->dim);
 }
 
+/* The operands of a concatenation of channels, if few; else 0. */
+static uint32_t images_joined(const accel_plugin_program *p, const accel_plugin_node *n) {
+  const accel_plugin_tensor *y = n->out[0] >= 0 ? &p->tensor[n->out[0]] : NULL;
+  if (!y || y->rank != 4 || n->n_in > CPU_CODES_IMAGES ||
+      kit_attr_i(n, ACCEL_PLUGIN_ATTR_AXIS, 0) != 1)
+    return 0;
+  for (uint32_t k = 0; k < n->n_in; k++) {
+    if (n->in[k] < 0) return 0;
+    const accel_plugin_tensor *x = &p->tensor[n->in[k]];
+    if (x->rank != 4 || x->dim[0] != y->dim[0] || x->dim[2] != y->dim[2] || x->dim[3] != y->dim[3])
+      return 0;
+  }
+  return n->n_in;
+}
+
 /* What can take images as codes and give codes: a pool, a resize whose outputs depend on two inputs
- * along each side at most, a sum of two and ReLU; answers how many images it takes, 0 for other
- * nodes. */
+ * along each side at most, a sum of two, ReLU and a concatenation of channels; answers how many
+ * images it takes, 0 for other nodes. */
 static uint32_t images_recoded(const accel_plugin_program *p, uint32_t node) {
   const accel_plugin_node *n = &p->node[node];
   const int32_t x = kit_operand(n, 0), y = n->out[0], other = kit_operand(n, 1);
   const int64_t kind = kit_attr_i(n, ACCEL_PLUGIN_ATTR_KIND, -1);
   if (n->op == ACCEL_PLUGIN_OP_POOL) return is_pool_of_codes(p, node);
   if (x < 0 || y < 0 || p->tensor[x].rank != 4) return 0;
+  if (n->op == ACCEL_PLUGIN_OP_CONCAT) return images_joined(p, n);
   if (n->op == ACCEL_PLUGIN_OP_RESIZE)
     return p->tensor[y].rank == 4 && kind != ACCEL_PLUGIN_RESIZE_CUBIC &&
            !kit_attr_i(n, ACCEL_PLUGIN_ATTR_ANTIALIAS, 0);

@@ -78,6 +78,7 @@ typedef struct cpu_convs {
 /* How a tensor between convolutions lies in memory: as fp32, or as codes with a scale a pixel or a
  * line of pixels (cpu_ops.h: cpu_image). */
 typedef enum cpu_codes { CPU_CODES_NONE, CPU_CODES_PIXEL, CPU_CODES_LINE } cpu_codes;
+enum { CPU_CODES_IMAGES = 4 };   /* operands of a concatenation that takes codes, at most */
 enum { CPU_CODES_POSITIVE = 4 }; /* nothing is below 0, and 0 is the zero of all pixels */
 static inline cpu_codes cpu_codes_of(const cpu_convs *c, int32_t tensor) {
   return tensor >= 0 ? (cpu_codes)(c->codes[tensor] & ~CPU_CODES_POSITIVE) : CPU_CODES_NONE;
