@@ -83,7 +83,7 @@ static void nest_task(void *arg, uint32_t task, uint32_t worker) {
 
 /* ---- short rows: operands that repeat themselves are laid out for several of them at once ---- */
 
-enum { SHORT_ROW = 32, MOST_PERIOD = 512, PATTERN = 2 * MOST_PERIOD };
+enum { MOST_PERIOD = 512, PATTERN = 2 * MOST_PERIOD };
 
 /* Elements of the result from dim `at` on. */
 static int64_t elements_from(const nest *n, int at) {
@@ -106,7 +106,7 @@ static int depends_from(const nest *n, int k) {
  * another kind of operand, or too many elements. */
 static int64_t period_of(const nest *n) {
   int64_t period = 1;
-  if (n->rank < 2 || n->dim[n->rank - 1] >= SHORT_ROW) return 0;
+  if (n->rank < 2 || n->dim[n->rank - 1] >= CPU_SHORT_ROW) return 0;
   for (int k = 0; k < OPERANDS && n->x[k]; k++) {
     const int from = depends_from(n, k);
     if (from < 0) return 0;
