@@ -3,9 +3,10 @@
  *
  * What passes between such convolutions is codes (cpu_image): a piece of the result, pixels by all
  * channels, is fp32 only while it is in the caches.  Each pixel has a scale and a zero, or each
- * line of pixels where rows of a kernel reach over them: sums of a block of k are integers.  Planes
- * are coded before, with one scale an image.  What an infinity or NaN has a part in becomes NaN,
- * and all that shares its scale. */
+ * line of pixels where rows of a kernel reach over them: sums of a block of k are integers.  For
+ * tile registers the lines under a piece are laid out and coded anew with one scale, so that all k
+ * are a block.  Planes are coded before, with one scale an image.  What an infinity or NaN has a
+ * part in becomes NaN, and all that shares its scale. */
 #include "cpu_conv_i8.h"
 
 #include <math.h>

@@ -1,5 +1,8 @@
 /* gemm_i8_amx.c - linear over int8 weights for AMX: panels, rows of codes and the arithmetic around
- * the integer sums are those of gemm_i8_avx512vnni.c, and so are the results, bit for bit. */
+ * the integer sums are those of gemm_i8_avx512vnni.c, and so are the results of a call, bit for bit.
+ *
+ * Convolutions of several taps come with parts of AMX_BYTES codes, whose lines share a scale
+ * (cpu_conv.pixel), so that all their k stay in the registers. */
 #include "kernels/dot_amx.h"
 
 #define DOT_ACT   CPU_ACT_U8B
