@@ -32,8 +32,8 @@ enum {
   PIECE_MOST = 448,
   WIDE_WEIGHTS = 1 << 19,
   WIDE_LEAST = 96,
-  RECODED_BYTES = 1 << 18,
-  RECODED_LEAST = 128,
+  RECODED_BYTES = 1 << 18, /* of a result: recoded_lines */
+  RECODED_LEAST = 128,     /* pixels of it; where w is large; at most */
   RECODED_WIDE = 256,
   RECODED_MOST = 2048,
   TASKS_EACH = 16
@@ -622,7 +622,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   j->band_at = j->reach_at + cpu_aligned(2 * pixels * kernels->vector * (int64_t)sizeof(float));
   j->rows_at = j->band_at;
   if (j->recoded)
-    j->rows_at += 64; /* scale and zero */
+    j->rows_at += cpu_aligned(2 * (int64_t)sizeof(float)); /* scale and zero */
   else if (j->bordered)
     j->rows_at += cpu_aligned(
         cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + BEHIND);
