@@ -14,48 +14,20 @@ _Static_assert((int)GEMM_COLS == (int)AMX_TILE && (int)DOT_STEP == (int)AMX_PANE
 
 typedef vi tile_sums[AMX_TILE][GEMM_VECS];
 
-/* Sums of a block of a linear that wait to be added to their tile: vectors do that row by row,
- * between the products of the next block. */
-typedef struct waiting {
-  const tile_sums *sum; /* NULL: there are none */
-  const float *factors;
-  const char *scale;
-  int64_t scale_row, zero, rows, done;
-  bool own, first;
-  float *tile;
-} waiting;
-
-V_INLINE void add_rows(waiting *b, int64_t rows) {
-  if (rows > b->rows - b->done) rows = b->rows - b->done;
-  if (rows <= 0) return;
-  const vi(*sum)[GEMM_VECS] = *b->sum + b->done;
-  const char *scale = b->scale + b->done * b->scale_row;
-  float *tile = b->tile + b->done * GEMM_COLS;
-  if (b->own)
-    add_block((int)rows, true, sum, b->factors, scale, b->scale_row, b->zero, b->first, tile);
-  else
-    add_block((int)rows, false, sum, b->factors, scale, b->scale_row, b->zero, b->first, tile);
-  b->done += rows;
-}
-
 /* Sums of k codes; what follows the last of them in a row is read, and multiplied by 0. */
 V_INLINE void sum_block(const bool second, int64_t k, const uint8_t *x, int64_t ldx, const char *w,
-                        const char *prefetch_at, int64_t prefetch_step, tile_sums sum,
-                        waiting *before) {
-  const int64_t each = k > 0 ? before->rows / ((k + AMX_BYTES - 1) / AMX_BYTES) + 1 : 0;
+                        const char *prefetch_at, int64_t prefetch_step, tile_sums sum) {
   amx_zero();
   for (; k >= AMX_BYTES; k -= AMX_BYTES, x += AMX_BYTES, w += AMX_STEP_BYTES) {
     for (int r = 0; r < AMX_BYTES / 4 / ROUND; r++, prefetch_at += prefetch_step)
       for (int64_t i = 0; i < prefetch_step || i < 128; i += 64) v_prefetch_far(prefetch_at + i);
     AMX_MULTIPLY(_tile_dpbusd, x, ldx, w, second);
-    add_rows(before, each);
   }
   if (k > 0) {
     char last[AMX_STEP_BYTES] __attribute__((aligned(64)));
     amx_fill_up(w, (k + 15) / 16 * 4, last);
     AMX_MULTIPLY(_tile_dpbusd, x, ldx, last, second);
   }
-  add_rows(before, before->rows);
   amx_store(sum, second);
 }
 
@@ -69,11 +41,10 @@ static void run_window_block(int64_t rows, const cpu_gemm *g, const place *p, co
   const char *scale = from.scale + g->implicit_gemm->scale_at[b] * (int64_t)sizeof(float),
              *codes = w + GEMM_COLS * cpu_i8_head(false, k);
   tile_sums sum;
-  waiting none = {0};
   if (rows > AMX_ROWS)
-    sum_block(true, k, x, from.ldx, codes, codes, 0, sum, &none);
+    sum_block(true, k, x, from.ldx, codes, codes, 0, sum);
   else
-    sum_block(false, k, x, from.ldx, codes, codes, 0, sum, &none);
+    sum_block(false, k, x, from.ldx, codes, codes, 0, sum);
   finish_block(kind,
                &(block_at){g, (const float *)(const void *)w, scale, from.scale_row, from.zero,
                            p->row, col, b == 0, last, first_panel},
@@ -86,8 +57,7 @@ static void run_tile(int64_t rows, const cpu_gemm *g, const place *p, const char
                      const char *prefetch_at, int64_t prefetch_step) {
   const source from = source_of(g, p);
   const char *w = panel;
-  tile_sums sum[2];
-  waiting before = {0};
+  tile_sums sum;
   (void)col, (void)kind, (void)first_panel;
   if (g->k <= 0) memset(tile, 0, (size_t)(rows * GEMM_COLS) * sizeof *tile);
   for (int64_t b = 0, left = g->k; left > 0; b++, left -= from.block) {
@@ -97,23 +67,15 @@ static void run_tile(int64_t rows, const cpu_gemm *g, const place *p, const char
     const char *scale = from.scale + b * (int64_t)sizeof(float);
     w += GEMM_COLS * cpu_i8_head(false, k);
     if (rows > AMX_ROWS)
-      sum_block(true, k, x, from.ldx, w, prefetch_at, prefetch_step, sum[b % 2], &before);
+      sum_block(true, k, x, from.ldx, w, prefetch_at, prefetch_step, sum);
     else
-      sum_block(false, k, x, from.ldx, w, prefetch_at, prefetch_step, sum[b % 2], &before);
+      sum_block(false, k, x, from.ldx, w, prefetch_at, prefetch_step, sum);
     w += steps * DOT_STEP;
     prefetch_at += steps / ROUND * prefetch_step;
-    before = (waiting){.sum = (const tile_sums *)&sum[b % 2],
-                       .factors = factors,
-                       .scale = scale,
-                       .scale_row = from.scale_row,
-                       .zero = from.zero,
-                       .rows = rows,
-                       .own = g->group != 0,
-                       .first = b == 0,
-                       .tile = tile};
+    add_block((int)rows, g->group != 0, sum, factors, scale, from.scale_row, from.zero, b == 0,
+              tile);
+    if (left == k && !g->group) multiply_tile((int)rows, factors, tile);
   }
-  add_rows(&before, rows);
-  if (g->k > 0 && !g->group) multiply_tile((int)rows, before.factors, tile);
 }
 
 static void set_height(int64_t *height, int64_t rows) {
