@@ -1,6 +1,9 @@
-/* cpu_codes.c - what stands between convolutions over codes: pools, resizes, sums and ReLUs, a line
- * of pixels by all channels at a time, which is fp32 only until it is coded again. */
+/* cpu_codes.c - what stands between convolutions over codes: pools, resizes, sums, ReLUs and
+ * concatenations of channels, a line of pixels by all channels at a time, which is fp32 only until
+ * it is coded again. */
 #include "cpu_codes.h"
+
+#include <string.h>
 
 #include "cpu_conv_i8.h"
 
@@ -11,11 +14,13 @@ typedef struct codes_job {
   const cpu_kernels *kernels;
   kit_plane plane;      /* of a pool; in and out of all */
   const cpu_taps *taps; /* of a resize, else NULL */
-  const void *x[2];     /* x[1] NULL: there is one */
-  bool x_positive[2];   /* without zeros */
+  uint32_t images;      /* operands */
+  const void *x[CPU_CODES_IMAGES];
+  int64_t x_channels[CPU_CODES_IMAGES];
+  bool x_positive[CPU_CODES_IMAGES]; /* without zeros */
   void *y;
   bool whole_lines, positive; /* of y */
-  bool relu;
+  uint32_t op;
   float *lines; /* [workers][room] */
   int64_t count, channels, room, line;
   uint32_t tasks;
@@ -25,17 +30,18 @@ static uint8_t flip_of(const codes_job *j) {
   return cpu_codes_flip(j->kernels->linear[CPU_LAYOUT_I8].x);
 }
 
-/* Line `line` of operand k as numbers [wide][channels]. */
+/* Line `line` of operand k as numbers [wide][its channels]. */
 static void take_line(const codes_job *j, int k, int64_t image, int64_t line, float *to) {
-  const cpu_image x = cpu_image_at(j->x[k], image, cpu_area(j->plane.in), j->channels);
+  const int64_t channels = j->x_channels[k];
+  const cpu_image x = cpu_image_at(j->x[k], image, cpu_area(j->plane.in), channels);
   const int64_t wide = j->plane.in[1], at = line * wide;
   const kit_plane same = {
       .in = {1, wide}, .out = {1, wide}, .kernel = {1, 1}, .stride = {1, 1}, .dilation = {1, 1}};
   j->kernels->pool_pixels(&(cpu_pool_pixels){.plane = same,
-                                             .codes = x.codes + at * j->channels,
+                                             .codes = x.codes + at * channels,
                                              .scale = x.scale + at,
                                              .zero = j->x_positive[k] ? NULL : x.zero + at,
-                                             .channels = j->channels,
+                                             .channels = channels,
                                              .sign = flip_of(j) != 0,
                                              .y = to},
                           0, 1);
@@ -67,9 +73,12 @@ static codes_job job_of(const cpu_self *s, const kit_launch *l) {
                  .positive = cpu_codes_positive(&s->convs, y),
                  .lines = l->workspace,
                  .count = l->in[0].dim[0],
-                 .channels = l->in[0].dim[1]};
-  for (uint32_t k = 0; k < l->n_in && k < 2; k++) {
+                 .channels = l->out[0].dim[1],
+                 .op = l->node->op};
+  for (; j.images < l->node->n_in && j.images < CPU_CODES_IMAGES; j.images++) {
+    const uint32_t k = j.images;
     j.x[k] = l->in[k].data;
+    j.x_channels[k] = l->in[k].dim[1];
     j.x_positive[k] = cpu_codes_positive(&s->convs, kit_operand(l->node, k));
   }
   for (int i = 0; i < 2; i++) {
@@ -87,7 +96,8 @@ static int64_t room_of(const kit_launch *l) {
                 in = cpu_aligned_floats(kit_cols(&l->in[0]) * channels),
                 out = cpu_aligned_floats(kit_cols(&l->out[0]) * channels);
   if (l->node->op == ACCEL_PLUGIN_OP_RESIZE) return (1 + MOST_TAPS) * out + in;
-  return (l->node->op == ACCEL_PLUGIN_OP_BINARY ? 2 : 1) * out;
+  return (l->node->op == ACCEL_PLUGIN_OP_UNARY || l->node->op == ACCEL_PLUGIN_OP_POOL ? 1 : 2) *
+         out;
 }
 
 uint64_t cpu_codes_workspace(const cpu_self *self, const cpu_kernels *kernels, const kit_launch *l,
@@ -189,18 +199,33 @@ void cpu_launch_resize_codes(const cpu_self *s, const kit_launch *l, const cpu_t
   run_lines(l, &j, resize_task);
 }
 
-/* ---- sums and ReLUs ---- */
+/* ---- sums, ReLUs and concatenations ---- */
+
+/* The channels of all operands side by side; part: a line of one of them. */
+static void join_line(const codes_job *j, int64_t image, int64_t line, float *part, float *to) {
+  const int64_t wide = j->plane.in[1];
+  int64_t at = 0;
+  for (uint32_t k = 0; k < j->images; at += j->x_channels[k++]) {
+    const int64_t channels = j->x_channels[k];
+    take_line(j, (int)k, image, line, part);
+    for (int64_t p = 0; p < wide; p++)
+      memcpy(to + p * j->channels + at, part + p * channels, (size_t)channels * sizeof *to);
+  }
+}
 
 static void element_task(void *arg, uint32_t index, uint32_t worker) {
   const codes_job *j = arg;
   const int64_t lines = j->plane.out[0], all = j->count * lines, n = j->plane.out[1] * j->channels;
   float *room = j->lines + worker * j->room;
   for (int64_t i = cpu_share(all, index, j->tasks); i < cpu_share(all, index + 1, j->tasks); i++) {
-    take_line(j, 0, i / lines, i % lines, room);
-    if (!j->relu) {
+    if (j->op == ACCEL_PLUGIN_OP_CONCAT)
+      join_line(j, i / lines, i % lines, room + j->line, room);
+    else
+      take_line(j, 0, i / lines, i % lines, room);
+    if (j->op == ACCEL_PLUGIN_OP_BINARY) {
       take_line(j, 1, i / lines, i % lines, room + j->line);
       j->kernels->binary(ACCEL_PLUGIN_BINARY_ADD, room, 1, room + j->line, 1, room, n);
-    } else if (!j->positive) { /* else coding does it */
+    } else if (j->op == ACCEL_PLUGIN_OP_UNARY && !j->positive) { /* else coding does it */
       j->kernels->activate(ACCEL_PLUGIN_ACT_RELU, 0, room, room, n);
     }
     put_line(j, i / lines, i % lines, room);
@@ -209,7 +234,6 @@ static void element_task(void *arg, uint32_t index, uint32_t worker) {
 
 int32_t cpu_launch_codes(const cpu_self *s, const kit_launch *l) {
   codes_job j = job_of(s, l);
-  j.relu = l->node->op == ACCEL_PLUGIN_OP_UNARY;
   run_lines(l, &j, element_task);
   return ACCEL_PLUGIN_OK;
 }

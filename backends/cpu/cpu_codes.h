@@ -7,7 +7,7 @@
 /* Images as codes to images as codes, where cpu_codes_of says so of the node's result. */
 void cpu_launch_pool_codes(const cpu_self *self, const kit_launch *launch);
 void cpu_launch_resize_codes(const cpu_self *self, const kit_launch *launch, const cpu_taps *taps);
-/* ReLU, or the sum of two images. */
+/* ReLU, the sum of two images, or the channels of several. */
 int32_t cpu_launch_codes(const cpu_self *self, const kit_launch *launch);
 /* Of any of them; 0 where the result is not codes.  Before there is an endpoint: the most that it
  * may be. */

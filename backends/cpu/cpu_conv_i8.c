@@ -3,9 +3,10 @@
  *
  * What passes between such convolutions is codes (cpu_image): a piece of the result, pixels by all
  * channels, is fp32 only while it is in the caches.  Each pixel has a scale and a zero, or each
- * line of pixels where rows of a kernel reach over them: sums of a block of k are integers.  Planes
- * are coded before, with one scale an image.  What an infinity or NaN has a part in becomes NaN,
- * and all that shares its scale. */
+ * line of pixels where rows of a kernel reach over them: sums of a block of k are integers.  For
+ * tile registers the lines under a piece are laid out and coded anew with one scale, so that all k
+ * are a block.  Planes are coded before, with one scale an image.  What an infinity or NaN has a
+ * part in becomes NaN, and all that shares its scale. */
 #include "cpu_conv_i8.h"
 
 #include <math.h>
@@ -31,6 +32,10 @@ enum {
   PIECE_MOST = 448,
   WIDE_WEIGHTS = 1 << 19,
   WIDE_LEAST = 96,
+  RECODED_BYTES = 1 << 18, /* of a result: recoded_lines */
+  RECODED_LEAST = 128,     /* pixels of it; where w is large; at most */
+  RECODED_WIDE = 256,
+  RECODED_MOST = 2048,
   TASKS_EACH = 16
 };
 
@@ -44,17 +49,21 @@ typedef struct coded {
   bool thin;  /* y has one line: pieces cut it */
   bool tame;  /* the biases are finite and not enormous */
   bool words; /* cpu_winograd_i16 */
+  /* lines of x are coded anew for each piece, which has one scale then (cpu_conv.pixel) */
+  bool recoded;
+  bool apart; /* strips of the result are multiplied before lines of it are coded */
   /* pixels of y that stay together, and how many such there are in an image */
   int64_t unit, units;
-  int64_t band, wide;             /* lines of x under a piece at most, pixels of one */
-  int64_t row;                    /* bytes of a gathered row */
+  int64_t band, wide, pixel; /* lines of x under a piece at most, pixels of one, codes of one */
+  int64_t row;               /* bytes of a gathered row */
   uint32_t pieces, strips, tasks; /* of an image; of the panels; all of them in so many */
   uint32_t parts;                 /* of an image while it is coded */
   int64_t *x_at, *scale_at;       /* [taps] cpu_implicit_gemm */
   float *images;                  /* planes as codes: cpu_image */
   float *extent, *scale, *zero;   /* [count][parts][2]; [count] */
-  cpu_coding *coding;             /* [count] */
-  char *scratch;                  /* [workers][scratch_bytes] */
+  float *product; /* [count][out][outputs] where strips of it become codes together, else NULL */
+  cpu_coding *coding; /* [count] */
+  char *scratch;      /* [workers][scratch_bytes] */
   /* a worker's scratch: the piece of y, what it reaches, lines of x, gathered rows or */
   int64_t scratch_bytes, reach_at, band_at, rows_at;
   /* windows as words; their sums; or lines of y that are pooled, each so many floats */
@@ -170,6 +179,51 @@ static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left,
   return band;
 }
 
+/* The scale and zero of a piece that reads lines [first, end) of x, whose own may differ: its codes
+ * reach as far as any of theirs. */
+static void choose_band_scale(const coded *j, cpu_image x, int64_t first, int64_t end, float *scale,
+                              float *zero) {
+  const float most = (float)cpu_codes_most(j->to);
+  const int64_t wide = j->call.plane.in[1];
+  float low = 0, high = 0, bad = 0;
+  bool same = true;
+  for (int64_t y = first; y < end; y++) {
+    const float s = x.scale[y * wide], z = x.zero[y * wide];
+    low = fmaxf(low, s * z), high = fmaxf(high, s * (most - z)), bad += 0 * s;
+    same &= s == x.scale[first * wide] && z == x.zero[first * wide];
+  }
+  *scale = same && first < end ? x.scale[first * wide] : fmaxf(low / most + high / most, 0x1p-126f);
+  *zero = same && first < end ? x.zero[first * wide] : rintf(low / *scale);
+  if (bad == 0) return;
+  *scale = NAN, *zero = 0;
+}
+
+/* Lines [top, top + lines) of x from pixel `left` on as codes of one scale, wide pixels of j->pixel
+ * codes each; zero around them. */
+static void recode_band(const coded *j, cpu_image x, int64_t top, int64_t left, int64_t lines,
+                        uint8_t *to, float *scale, float *zero) {
+  const int64_t channels = j->call.channels, *in = j->call.plane.in, wide = j->wide,
+                first = left < 0 ? -left : 0, end = in[1] - left < wide ? in[1] - left : wide;
+  choose_band_scale(j, x, top < 0 ? 0 : top, top + lines < in[0] ? top + lines : in[0], scale,
+                    zero);
+  for (int64_t l = 0; l < lines; l++, to += wide * j->pixel) {
+    const int64_t y = top + l;
+    const bool none = first >= end || y < 0 || y >= in[0];
+    const int64_t stop = none ? wide : first, from = y * in[1] + left + first;
+    memset(to, (int)*zero, (size_t)(stop * j->pixel));
+    if (none) continue;
+    j->call.kernels->recode(&(cpu_recode){.x = x.codes + from * channels,
+                                          .y = to + first * j->pixel,
+                                          .pixels = end - first,
+                                          .channels = channels,
+                                          .ldy = j->pixel,
+                                          .factor = *scale == *scale ? x.scale[from] / *scale : 0,
+                                          .from = x.zero[from],
+                                          .to = *zero});
+    memset(to + end * j->pixel, (int)*zero, (size_t)((wide - end) * j->pixel));
+  }
+}
+
 /* Row [k] of the window at x. */
 static void gather_row(const coded *j, const uint8_t *x, uint8_t *row) {
   const kit_plane *p = &j->call.plane;
@@ -224,6 +278,23 @@ static void read_windows(const coded *j, const piece *at, char *scratch, cpu_gem
                 top = (j->thin ? 0 : at->first / p->out[1]) * p->stride[0] - p->begin[0],
                 left = (j->thin ? at->first * p->stride[1] : 0) - p->begin[1];
   cpu_image x = image_of(j, at->image);
+  if (j->recoded) {
+    float *scale = (float *)(void *)(scratch + j->band_at);
+    uint8_t *band = (uint8_t *)scratch + j->rows_at;
+    recode_band(j, x, top, left,
+                (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1, band, scale,
+                scale + 1);
+    *w = (cpu_implicit_gemm){.line = line,
+                             .line_bytes = p->stride[0] * j->wide * j->pixel,
+                             .block = j->call.w->block,
+                             .part = j->call.w->part,
+                             .x_at = j->x_at,
+                             .scale = scale,
+                             .zero = j->call.x_positive ? NULL : scale + 1,
+                             .scale_at = j->scale_at};
+    g->x = band, g->ldx = p->stride[1] * j->pixel;
+    return;
+  }
   if (j->bordered) {
     x = band_of(j, x, top, left,
                 (lines - 1) * p->stride[0] + (p->kernel[0] - 1) * p->dilation[0] + 1,
@@ -246,7 +317,7 @@ static void read_windows(const coded *j, const piece *at, char *scratch, cpu_gem
   }
   w->line_bytes = p->stride[0] * j->wide * channels;
   if (j->call.w->part) {
-    w->part = j->call.w->part, w->part_bytes = p->dilation[0] * j->wide * channels;
+    w->part = j->call.w->part;
     w->scale = &j->scale[at->image], w->zero = &j->zero[at->image];
   } else {
     w->scale_row = p->stride[1];
@@ -379,7 +450,7 @@ static void multiply_piece(const coded *j, const piece *to, char *scratch, float
                 .store = ACCEL_PLUGIN_I8,
                 .scale = ACCEL_PLUGIN_F32,
                 .y = product,
-                .ldy = at.n,
+                .ldy = j->apart ? c->outputs : at.n,
                 .bias = c->bias ? c->bias + at.channel : NULL,
                 .ldr = c->outputs,
                 .act = later ? ACCEL_PLUGIN_ACT_NONE : c->act,
@@ -393,7 +464,7 @@ static void multiply_piece(const coded *j, const piece *to, char *scratch, float
     implicit.residual_zero = c->residual_positive ? NULL : r.zero + at.first;
   }
   if (coded_now && !j->words) prefetch_next_piece(j, &at, &g, &implicit);
-  if (coded_now) note_reach(j, at.end - at.first, scratch, &implicit);
+  if (coded_now && !j->apart) note_reach(j, at.end - at.first, scratch, &implicit);
   if (j->words)
     run_words(j, &at, scratch, &g, &implicit);
   else
@@ -406,11 +477,23 @@ static void run_piece(const coded *j, uint32_t index, char *scratch) {
   const piece at = piece_of(j, index);
   float *product = (float *)(void *)scratch;
   cpu_implicit_gemm reach;
+  if (j->apart)
+    product = j->product + (at.image * cpu_area(c->plane.out) + at.first) * c->outputs + at.channel;
   multiply_piece(j, &at, scratch, product, &reach);
+  if (j->apart) return;
   if (c->y_codes)
     put_codes(j, at.image, at.first, at.end, product, reach.high, reach.low);
   else
     put_planes(j, &at, product, c->residual && !c->residual_codes);
+}
+
+/* A line of what strips have multiplied. */
+static void put_line_task(void *arg, uint32_t index, uint32_t worker) {
+  const coded *j = arg;
+  const cpu_conv_call *c = &j->call;
+  const int64_t lines = c->plane.out[0], line = c->plane.out[1], at = index % lines * line;
+  (void)worker;
+  put_codes(j, index / lines, at, at + line, j->product + index * line * c->outputs, NULL, NULL);
 }
 
 /* ---- a pool behind it ---- */
@@ -462,6 +545,21 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
 
 /* ---- launches ---- */
 
+/* Lines of a piece whose lines of x share a scale: as shapes alone have it, so that results do not
+ * depend on workers.  As many pixels as are worth fetching w from another cache for, if their
+ * results stay in the second-level one. */
+static int64_t recoded_lines(const cpu_conv_call *c) {
+  const int64_t weights = c->channels * cpu_area(c->plane.kernel) * c->outputs,
+                least = weights > WIDE_WEIGHTS ? RECODED_WIDE : RECODED_LEAST,
+                most = RECODED_BYTES / (int64_t)sizeof(float) / c->outputs,
+                pixels = most < least          ? least
+                         : most > RECODED_MOST ? RECODED_MOST
+                                               : most,
+                lines = pixels / c->plane.out[1], all = c->plane.out[0],
+                pieces = lines < 1 ? all : (all + lines - 1) / lines;
+  return (all + pieces - 1) / pieces;
+}
+
 /* Pieces, the same number for each worker where there are few, and tasks of some that follow each
  * other. */
 static void cut_pieces(coded *j, uint32_t workers) {
@@ -477,13 +575,15 @@ static void cut_pieces(coded *j, uint32_t workers) {
              WINDOW;
     j->unit = WINDOW * c->plane.out[1];
   }
+  if (j->recoded && !c->pool) j->unit = recoded_lines(c) * c->plane.out[1];
   j->units = (size + j->unit - 1) / j->unit;
-  const int64_t each = pixels > j->unit ? pixels / j->unit : 1;
+  const int64_t each = pixels > j->unit && !j->recoded ? pixels / j->unit : 1;
   int64_t pieces = (j->units + each - 1) / each;
   if (pieces < 8 * (int64_t)workers) pieces = (pieces + workers - 1) / workers * workers;
   j->pieces = (uint32_t)(pieces < j->units ? pieces : j->units);
   const uint32_t all = (uint32_t)c->count * j->pieces;
-  j->strips = c->y_codes || all >= workers || !c->w ? 1 : 4 * workers / all;
+  const bool whole = c->y_codes && !j->recoded;
+  j->strips = whole || all >= workers || !c->w ? 1 : 4 * workers / all;
   if (c->w && j->strips > c->w->tiles) j->strips = (uint32_t)c->w->tiles;
   j->tasks = all * j->strips < TASKS_EACH * workers ? all * j->strips : TASKS_EACH * workers;
   if (!c->pool) return;
@@ -497,17 +597,18 @@ static void cut_pieces(coded *j, uint32_t workers) {
 static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, void *workspace) {
   const kit_plane *p = &j->call.plane;
   const int64_t count = j->call.count, channels = j->call.channels, taps = cpu_area(p->kernel),
-                k = channels * taps;
+                k = channels * taps, steps = (channels + CPU_ACT_STEP - 1) / CPU_ACT_STEP;
   int64_t span[2], bytes = 0;
   char *at = workspace;
   j->to = kernels->linear[CPU_LAYOUT_I8].x;
   j->planes = !j->call.x_codes;
   j->gathered = !j->call.w || (j->call.w->block == k && taps > 1 && !j->call.w->part);
+  j->pixel = j->call.w ? j->call.w->pixel : steps * CPU_ACT_STEP;
   for (int i = 0; i < 2; i++)
     span[i] = (p->out[i] - 1) * p->stride[i] + (p->kernel[i] - 1) * p->dilation[i] + 1;
-  j->bordered = !j->call.w || j->words || p->begin[0] || p->begin[1] || span[0] > p->in[0] ||
-                span[1] > p->in[1];
-  j->thin = p->out[0] == 1;
+  j->bordered = !j->call.w || j->words || j->recoded || p->begin[0] || p->begin[1] ||
+                span[0] > p->in[0] || span[1] > p->in[1];
+  j->thin = p->out[0] == 1 && !j->recoded;
   cut_pieces(j, workers);
   const int64_t pixels = (j->units + j->pieces - 1) / j->pieces * j->unit,
                 lines = j->thin ? 1 : pixels / p->out[1], line = j->thin ? pixels : p->out[1];
@@ -520,10 +621,13 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   j->reach_at = cpu_aligned(pixels * j->call.outputs * (int64_t)sizeof(float));
   j->band_at = j->reach_at + cpu_aligned(2 * pixels * kernels->vector * (int64_t)sizeof(float));
   j->rows_at = j->band_at;
-  if (j->bordered)
+  if (j->recoded)
+    j->rows_at += cpu_aligned(2 * (int64_t)sizeof(float)); /* scale and zero */
+  else if (j->bordered)
     j->rows_at += cpu_aligned(
         cpu_image_floats(j->band * j->wide, channels) * (int64_t)sizeof(float) + BEHIND);
   j->sums_at = j->rows_at + (j->gathered ? cpu_aligned(pixels * j->row + BEHIND) : 0);
+  if (j->recoded) j->sums_at = j->rows_at + cpu_aligned(j->band * j->wide * j->pixel + BEHIND);
   j->scratch_bytes = j->sums_at;
   if (j->words) {
     const int64_t windows = lines / WINDOW * (j->wide / WINDOW), points = 36;
@@ -546,13 +650,16 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   }
 #define PLACE(field, size) \
   (j->field = (void *)(at ? at + bytes : NULL), bytes += cpu_aligned((int64_t)(size)))
-  PLACE(x_at, (uint64_t)taps * sizeof(int64_t));
+  PLACE(x_at, (uint64_t)(taps * steps) * sizeof(int64_t));
   PLACE(scale_at, (uint64_t)taps * sizeof(int64_t));
   PLACE(extent, (uint64_t)count * j->parts * 2 * sizeof(float));
   PLACE(scale, (uint64_t)count * sizeof(float));
   PLACE(zero, (uint64_t)count * sizeof(float));
   PLACE(coding, (uint64_t)count * sizeof(cpu_coding));
   PLACE(scratch, workers * j->scratch_bytes);
+  j->apart = j->strips > 1 && j->call.y_codes;
+  if (j->apart || (!j->call.w && j->recoded && j->pieces * count < workers))
+    PLACE(product, cpu_area(p->out) * count * j->call.outputs * (int64_t)sizeof(float));
   if (j->planes)
     PLACE(images,
           count * cpu_image_floats(cpu_area(p->in), channels) * (int64_t)sizeof(float) + BEHIND);
@@ -573,9 +680,22 @@ static bool as_words(const cpu_conv_call *c) {
 /* Blocks of k in x: rows of the kernel, or taps. */
 static void place_blocks(const coded *j) {
   const kit_plane *p = &j->call.plane;
-  const int64_t channels = j->call.channels, block = j->call.w->block,
+  const cpu_conv *c = j->call.w;
+  const int64_t channels = j->call.channels, block = c->block,
                 taps = block == channels ? p->kernel[1] : 1;
-  for (int64_t b = 0; b < cpu_conv_depth(j->call.w) / block; b++) {
+  if (c->part) {
+    j->scale_at[0] = 0;
+    for (int64_t i = 0; i < cpu_conv_depth(c) / c->part; i++) {
+      const cpu_conv_step at =
+          c->pixel ? cpu_conv_step_of(c, i, p->kernel[1]) : (cpu_conv_step){i * p->kernel[1], 0};
+      j->x_at[i] = (at.tap / p->kernel[1] * p->dilation[0] * j->wide +
+                    at.tap % p->kernel[1] * p->dilation[1]) *
+                       (c->pixel ? c->pixel : channels) +
+                   at.codes;
+    }
+    return;
+  }
+  for (int64_t b = 0; b < cpu_conv_depth(c) / block; b++) {
     j->scale_at[b] = b / taps * p->dilation[0] * j->wide + b % taps * p->dilation[1];
     j->x_at[b] = j->scale_at[b] * channels;
   }
@@ -586,6 +706,7 @@ void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
   const uint32_t workers = cpu_workers(l);
   if (!call->count || !call->outputs || !cpu_area(call->plane.out)) return;
   j.words = as_words(call);
+  j.recoded = call->w->pixel;
   lay_out(&j, call->kernels, workers, l->workspace);
   place_blocks(&j);
   const uint32_t images = (uint32_t)call->count;
@@ -597,14 +718,24 @@ void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *l) {
     cpu_parallel(l, images * j.parts, code_task, &j);
   }
   cpu_parallel(l, j.tasks, call->pool ? pooled_task : product_task, &j);
+  if (j.apart) cpu_parallel(l, images * (uint32_t)call->plane.out[0], put_line_task, &j);
 }
 
 uint64_t cpu_conv_i8_workspace(const cpu_conv_call *call, uint32_t workers) {
   coded j = {.call = *call};
   if (!call->count || !call->outputs || !cpu_area(call->plane.out)) return 0;
-  j.words = as_words(call);
-  const int64_t bytes = lay_out(&j, call->kernels, workers ? workers : 1, NULL);
-  j.words = false;
-  const int64_t other = call->w ? 0 : lay_out(&j, call->kernels, workers ? workers : 1, NULL);
-  return (uint64_t)(bytes > other ? bytes : other);
+  if (!workers) workers = 1;
+  if (call->w) {
+    j.words = as_words(call), j.recoded = call->w->pixel;
+    return (uint64_t)lay_out(&j, call->kernels, workers, NULL);
+  }
+  int64_t most = lay_out(&j, call->kernels, workers, NULL); /* of the ways that it may take */
+  const bool may[] = {as_words(call), call->kernels->recode && cpu_area(call->plane.kernel) > 1};
+  for (int i = 0; i < 2; i++) {
+    if (!may[i]) continue;
+    j.words = !i, j.recoded = i;
+    const int64_t bytes = lay_out(&j, call->kernels, workers, NULL);
+    if (bytes > most) most = bytes;
+  }
+  return (uint64_t)most;
 }

@@ -33,9 +33,9 @@ static inline int64_t cpu_image_floats(int64_t pixels, int64_t channels) {
 }
 static inline cpu_image cpu_image_at(const void *images, int64_t index, int64_t pixels,
                                      int64_t channels) {
-  float *scale = (float *)images + index * cpu_image_floats(pixels, channels);
-  return (cpu_image){
-      .scale = scale, .zero = scale + pixels, .codes = (uint8_t *)(scale + 2 * pixels)};
+  float *codes = (float *)images + index * cpu_image_floats(pixels, channels),
+        *scale = codes + (pixels * channels + 3) / 4;
+  return (cpu_image){.scale = scale, .zero = scale + pixels, .codes = (uint8_t *)codes};
 }
 
 /* w is CPU_CONV_I8.  An image's result depends neither on the others nor on the number of

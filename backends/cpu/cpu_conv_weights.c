@@ -106,6 +106,22 @@ static void take_parts(const accel_plugin_node *n, const accel_plugin_weight *w,
   c->block = depth;
 }
 
+/* Parts that are whole steps of a tile register, from lines of pixels that share a scale: a tap's
+ * channels, or a row of the kernel where those would be filled up with more. */
+static void take_steps(const accel_plugin_node *n, const accel_plugin_weight *w, cpu_conv *c) {
+  if (w->rank != 4 || c->taps < 2 || c->block == c->k) return;
+  const int64_t channels = w->dim[1], steps = (channels + CPU_ACT_STEP - 1) / CPU_ACT_STEP,
+                by_tap = steps * c->taps,
+                run = (channels * w->dim[3] + CPU_ACT_STEP - 1) / CPU_ACT_STEP,
+                by_row = run * w->dim[2];
+  const bool rows = by_row < by_tap && kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, 1, 1) == 1;
+  const int64_t depth = (rows ? by_row : by_tap) * CPU_ACT_STEP;
+  if (depth > CODED_MOST) return;
+  c->part = CPU_ACT_STEP;
+  c->pixel = rows ? channels : steps * CPU_ACT_STEP;
+  c->block = depth;
+}
+
 /* Whether a coded convolution may multiply words, too: then it has both packings, as large pictures
  * alone are worth it. */
 static bool as_words(const accel_plugin_node *n, const accel_plugin_weight *w, const cpu_conv *c,
@@ -171,6 +187,17 @@ static int32_t read_rows(const packing *p, int64_t first, int64_t count, float *
   return kit_weight_rows(p->weight, p->format, &p->view, first * each, count * each, out, error);
 }
 
+/* Where the code of a tap and channel lies in a column; run: taps of a row of the kernel. */
+static int64_t code_at(const cpu_conv *c, int64_t tap, int64_t channel, int64_t channels,
+                       int64_t run) {
+  if (!c->part) return tap * channels + channel;
+  const int64_t in_row = tap % run * channels + channel;
+  if (!c->pixel) return tap / run * c->part + in_row;
+  if (cpu_conv_by_tap(c)) return (channel / c->part * c->taps + tap) * c->part + channel % c->part;
+  const int64_t parts = (run * channels + c->part - 1) / c->part;
+  return tap / run * parts * c->part + in_row;
+}
+
 /* Columns of a panel from their rows [channels][taps]: codes of 8 bits, a scale a column; the same
  * codes and scales again where the weights are stored so. */
 static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_plugin_error *error) {
@@ -193,11 +220,10 @@ static int32_t pack_panel(const packing *p, int64_t index, float *rows, accel_pl
     scale[i] = most / 127.0f;
     const float factor = most > 0 ? 127.0f / most : 0;
     memset(codes + i * depth, 0, (size_t)depth);
-    for (int64_t t = 0; t < taps; t++) {
-      int8_t *to =
-          codes + i * depth + (c->part ? t / run * c->part + t % run * channels : t * channels);
-      for (int64_t k = 0; k < channels; k++) to[k] = (int8_t)lrintf(w[k * taps + t] * factor);
-    }
+    for (int64_t t = 0; t < taps; t++)
+      for (int64_t k = 0; k < channels; k++)
+        codes[i * depth + code_at(c, t, k, channels, run)] =
+            (int8_t)lrintf(w[k * taps + t] * factor);
     column[i] = (cpu_column){.from = &m, .row = i};
   }
   if (!rc) cpu_i8_panel_pack(&panel, column, (char *)c->packed + (uint64_t)index * c->panel_bytes);
@@ -374,6 +400,7 @@ static int32_t add_block(const cpu_load *load, cpu_conv *c, cpu_blocks *blocks,
                            c->n,
                            c->block,
                            c->part,
+                           c->pixel,
                            (int64_t)c->panel_bytes,
                            (int64_t)c->word_bytes};
   if (load->host) c->packed = cpu_alloc_weights(load->host, bytes, error);
@@ -393,7 +420,7 @@ static int32_t add_block(const cpu_load *load, cpu_conv *c, cpu_blocks *blocks,
 
 static bool same_packing(const cpu_conv *a, const cpu_conv *b) {
   return a->w == b->w && a->layout == b->layout && a->groups == b->groups && a->block == b->block &&
-         a->word_bytes == b->word_bytes;
+         a->pixel == b->pixel && a->word_bytes == b->word_bytes;
 }
 
 /* Weights that may be rounded to pairs of bf16: int8 that no codes are multiplied with (groups, few
@@ -435,7 +462,10 @@ static void choose_layout(const accel_plugin_program *p, const accel_plugin_node
   c->unit = 1;
   if (runs_in_int8(n, c, format, kernels)) {
     c->layout = CPU_CONV_I8;
-    if (!tiles) take_parts(n, w, c); /* tile registers would rather have whole rows, copied */
+    if (tiles)
+      take_steps(n, w, c); /* short rows are copied together */
+    else
+      take_parts(n, w, c);
   } else if (window && !(pairs && tiles)) {
     c->layout = CPU_CONV_WINOGRAD;
     c->n = window;
@@ -503,15 +533,31 @@ static bool same_shape(const accel_plugin_program *p, int32_t a, int32_t b) {
   return x->rank == y->rank && !memcmp(x->dim, y->dim, x->rank * sizeof *x->dim);
 }
 
+/* The operands of a concatenation of channels, if few; else 0. */
+static uint32_t images_joined(const accel_plugin_program *p, const accel_plugin_node *n) {
+  const accel_plugin_tensor *y = n->out[0] >= 0 ? &p->tensor[n->out[0]] : NULL;
+  if (!y || y->rank != 4 || n->n_in > CPU_CODES_IMAGES ||
+      kit_attr_i(n, ACCEL_PLUGIN_ATTR_AXIS, 0) != 1)
+    return 0;
+  for (uint32_t k = 0; k < n->n_in; k++) {
+    if (n->in[k] < 0) return 0;
+    const accel_plugin_tensor *x = &p->tensor[n->in[k]];
+    if (x->rank != 4 || x->dim[0] != y->dim[0] || x->dim[2] != y->dim[2] || x->dim[3] != y->dim[3])
+      return 0;
+  }
+  return n->n_in;
+}
+
 /* What can take images as codes and give codes: a pool, a resize whose outputs depend on two inputs
- * along each side at most, a sum of two and ReLU; answers how many images it takes, 0 for other
- * nodes. */
+ * along each side at most, a sum of two, ReLU and a concatenation of channels; answers how many
+ * images it takes, 0 for other nodes. */
 static uint32_t images_recoded(const accel_plugin_program *p, uint32_t node) {
   const accel_plugin_node *n = &p->node[node];
   const int32_t x = kit_operand(n, 0), y = n->out[0], other = kit_operand(n, 1);
   const int64_t kind = kit_attr_i(n, ACCEL_PLUGIN_ATTR_KIND, -1);
   if (n->op == ACCEL_PLUGIN_OP_POOL) return is_pool_of_codes(p, node);
   if (x < 0 || y < 0 || p->tensor[x].rank != 4) return 0;
+  if (n->op == ACCEL_PLUGIN_OP_CONCAT) return images_joined(p, n);
   if (n->op == ACCEL_PLUGIN_OP_RESIZE)
     return p->tensor[y].rank == 4 && kind != ACCEL_PLUGIN_RESIZE_CUBIC &&
            !kit_attr_i(n, ACCEL_PLUGIN_ATTR_ANTIALIAS, 0);
@@ -533,8 +579,8 @@ static cpu_codes codes_read_by(const accel_plugin_program *p, const cpu_convs *c
   const cpu_conv *w = coded_at(p, c, node);
   const int64_t channels = w ? p->weight[w->w].dim[1] : 0;
   if (!w || (k != 0 && k != 3)) return CPU_CODES_NONE;
-  if (k == 3 || w->block == channels) return CPU_CODES_PIXEL;
-  return w->block < w->k ? CPU_CODES_LINE : CPU_CODES_NONE;
+  if (k == 3 || (w->block == channels && !w->pixel)) return CPU_CODES_PIXEL;
+  return w->block < w->k || w->pixel ? CPU_CODES_LINE : CPU_CODES_NONE;
 }
 
 /* One of a node's result and an image it takes beside it is codes, the other is not, and must be:

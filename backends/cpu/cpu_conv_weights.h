@@ -37,11 +37,28 @@ typedef struct cpu_conv {
   /* I8: k of a row of the kernel, padded with zeros to a multiple of 8, where such rows are the
    * parts of a block that is all of them (cpu_implicit_gemm); else 0 */
   int64_t part;
+  /* I8 for tile registers: codes of a pixel, with those it is filled up with, in the lines that the
+   * parts, of CPU_ACT_STEP codes, are read from (cpu_conv_step); 0: x is read as it is */
+  int64_t pixel;
   uint64_t panel_bytes; /* I8 */
   /* I8: of a panel of cpu_winograd_i16, which follow the others; 0: there are none */
   uint64_t word_bytes;
   float *packed; /* fp32, whatever the weight is stored in; pairs: bf16; I8: panels */
 } cpu_conv;
+
+/* The parts of a convolution with `pixel`.  Pixels of whole parts give one for each tap and
+ * CPU_ACT_STEP channels, the taps of such channels after each other; else a row of the kernel is one
+ * run of codes, the last part of which reaches beyond it.  Answers where part `index` begins: its
+ * tap, or the first one of its row, and codes from there. */
+typedef struct cpu_conv_step {
+  int64_t tap, codes;
+} cpu_conv_step;
+static inline bool cpu_conv_by_tap(const cpu_conv *c) { return c->pixel % CPU_ACT_STEP == 0; }
+static inline cpu_conv_step cpu_conv_step_of(const cpu_conv *c, int64_t index, int64_t wide) {
+  if (cpu_conv_by_tap(c)) return (cpu_conv_step){index % c->taps, index / c->taps * CPU_ACT_STEP};
+  const int64_t each = (wide * c->pixel + CPU_ACT_STEP - 1) / CPU_ACT_STEP;
+  return (cpu_conv_step){index / each * wide, index % each * CPU_ACT_STEP};
+}
 
 /* k of a panel or tile, padding and all; of pairs how many. */
 static inline int64_t cpu_conv_depth(const cpu_conv *c) {
@@ -61,6 +78,7 @@ typedef struct cpu_convs {
 /* How a tensor between convolutions lies in memory: as fp32, or as codes with a scale a pixel or a
  * line of pixels (cpu_ops.h: cpu_image). */
 typedef enum cpu_codes { CPU_CODES_NONE, CPU_CODES_PIXEL, CPU_CODES_LINE } cpu_codes;
+enum { CPU_CODES_IMAGES = 4 };   /* operands of a concatenation that takes codes, at most */
 enum { CPU_CODES_POSITIVE = 4 }; /* nothing is below 0, and 0 is the zero of all pixels */
 static inline cpu_codes cpu_codes_of(const cpu_convs *c, int32_t tensor) {
   return tensor >= 0 ? (cpu_codes)(c->codes[tensor] & ~CPU_CODES_POSITIVE) : CPU_CODES_NONE;

@@ -54,11 +54,10 @@ static void join_dims(nest *n) {
   n->rank = at;
 }
 
-/* One row of the last dim, its columns [from, to). */
-static void run_row(const nest *n, const float *const x[OPERANDS], float *y, int64_t cols) {
-  const int last = n->rank - 1;
-  const int32_t a = (int32_t)n->step[0][last], b = (int32_t)n->step[1][last],
-                c = (int32_t)n->step[2][last];
+/* `cols` elements of the result, those of operand k `step[k]` apart. */
+static void run_row(const nest *n, const float *const x[OPERANDS], const int64_t step[OPERANDS],
+                    float *y, int64_t cols) {
+  const int32_t a = (int32_t)step[0], b = (int32_t)step[1], c = (int32_t)step[2];
   if (n->kind == ACCEL_PLUGIN_BINARY_WHERE)
     n->kernels->choose(n->real_mask, x[0], a, x[1], b, x[2], c, y, cols);
   else if (n->kind == ACCEL_PLUGIN_BINARY_POW)
@@ -77,7 +76,74 @@ static void nest_task(void *arg, uint32_t task, uint32_t worker) {
     const float *x[OPERANDS] = {n->x[0], n->x[1], n->x[2]};
     for (int64_t i = last - 1, index = r; i >= 0; index /= n->dim[i--])
       for (int k = 0; k < OPERANDS && x[k]; k++) x[k] += index % n->dim[i] * n->step[k][i];
-    run_row(n, x, n->y + r * cols, cols);
+    run_row(n, x, (int64_t[]){n->step[0][last], n->step[1][last], n->step[2][last]},
+            n->y + r * cols, cols);
+  }
+}
+
+/* ---- short rows: operands that repeat themselves are laid out for several of them at once ---- */
+
+enum { MOST_PERIOD = 512, PATTERN = 2 * MOST_PERIOD };
+
+/* Elements of the result from dim `at` on. */
+static int64_t elements_from(const nest *n, int at) {
+  int64_t all = 1;
+  for (; at < n->rank; at++) all *= n->dim[at];
+  return all;
+}
+
+/* The dim from which on operand k's elements depend on the index: 0 where it has as many as the
+ * result.  They must lie as the result's do, or repeat after those dims; else -1. */
+static int depends_from(const nest *n, int k) {
+  int at = 0;
+  bool dense = true;
+  while (at < n->rank && !n->step[k][at]) at++;
+  for (int i = 0; i < n->rank; i++) dense &= n->step[k][i] == elements_from(n, i + 1);
+  return dense ? 0 : at > 0 ? at : -1;
+}
+
+/* The elements after which all operands that do repeat themselves do; 0: rows are long, or there is
+ * another kind of operand, or too many elements. */
+static int64_t period_of(const nest *n) {
+  int64_t period = 1;
+  if (n->rank < 2 || n->dim[n->rank - 1] >= CPU_SHORT_ROW) return 0;
+  for (int k = 0; k < OPERANDS && n->x[k]; k++) {
+    const int from = depends_from(n, k);
+    if (from < 0) return 0;
+    if (from && elements_from(n, from) > period) period = elements_from(n, from);
+  }
+  return period <= MOST_PERIOD ? period : 0;
+}
+
+/* Operand k for `cols` elements of the result, whole periods. */
+static void lay_pattern(const nest *n, int k, int64_t cols, float *to) {
+  for (int64_t e = 0; e < cols; e++) {
+    int64_t at = 0;
+    for (int64_t i = n->rank - 1, index = e; i > 0; index /= n->dim[i--])
+      at += index % n->dim[i] * n->step[k][i];
+    memcpy(&to[e], &n->x[k][at], sizeof *to); /* masks may be integers */
+  }
+}
+
+static int64_t chunk_of(int64_t period) { return PATTERN / period * period; }
+
+static void pattern_task(void *arg, uint32_t task, uint32_t worker) {
+  const nest *n = arg;
+  const int64_t chunk = chunk_of(period_of(n)), all = elements_from(n, 0),
+                chunks = (all + chunk - 1) / chunk, one[OPERANDS] = {1, 1, 1};
+  float pattern[OPERANDS][PATTERN];
+  bool repeats[OPERANDS] = {false};
+  (void)worker;
+  for (int k = 0; k < OPERANDS && n->x[k]; k++) {
+    repeats[k] = depends_from(n, k) > 0;
+    if (repeats[k]) lay_pattern(n, k, chunk < all ? chunk : all, pattern[k]);
+  }
+  for (int64_t c = cpu_share(chunks, task, n->tasks); c < cpu_share(chunks, task + 1, n->tasks);
+       c++) {
+    const int64_t at = c * chunk, left = all - at;
+    const float *x[OPERANDS] = {NULL};
+    for (int k = 0; k < OPERANDS && n->x[k]; k++) x[k] = repeats[k] ? pattern[k] : n->x[k] + at;
+    run_row(n, x, one, n->y + at, left < chunk ? left : chunk);
   }
 }
 
@@ -119,6 +185,12 @@ int32_t cpu_launch_nest(const cpu_self *s, const kit_launch *l, accel_plugin_err
   merge_dims(&n);
   for (int i = 0; i < n.rank - 1; i++) n.rows *= n.dim[i];
   double each = n.kind == ACCEL_PLUGIN_BINARY_POW ? NS_POWER : NS_SIMPLE;
+  if (period_of(&n)) {
+    const int64_t chunk = chunk_of(period_of(&n));
+    n.tasks = cpu_tasks(l, (elements_from(&n, 0) + chunk - 1) / chunk, each * (double)chunk);
+    cpu_parallel(l, n.tasks, pattern_task, &n);
+    return ACCEL_PLUGIN_OK;
+  }
   n.tasks = cpu_tasks(l, n.rows, 4 + each * (double)n.dim[n.rank - 1]);
   cpu_parallel(l, n.tasks, nest_task, &n);
   return ACCEL_PLUGIN_OK;

@@ -4,6 +4,8 @@
 
 #include "cpu.h"
 
+enum { CPU_SHORT_ROW = 32 }; /* elements of rows that are too short for a call of a kernel each */
+
 cpu_launch_fn cpu_launch_cast;
 /* Unary and binary ops that cpu_rows.c leaves: any broadcasting, pow and where; sine and cosine. */
 cpu_launch_fn cpu_launch_nest;

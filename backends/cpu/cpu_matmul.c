@@ -31,6 +31,15 @@ static void pack_panel(const job *j, const float *b, int64_t panel, float *to) {
   }
 }
 
+/* One row of a: the rows of b by its weights, which packing would take longer than adding up. */
+static bool sums_rows(const job *j) { return j->m == 1 && j->k > 0 && !j->trans; }
+
+static void scale_rows(const job *j, float *y, int64_t cols) {
+  for (int64_t r = 0; j->scale != 1.0f && r < j->m; r++)
+    j->s->kernels.binary(ACCEL_PLUGIN_BINARY_MUL, y + r * j->n, 1, &j->scale, 0, y + r * j->n,
+                         cols);
+}
+
 static void columns_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   const cpu_kernels *k = &j->s->kernels;
@@ -40,10 +49,16 @@ static void columns_task(void *arg, uint32_t index, uint32_t worker) {
   float *panels = j->workspace + (int64_t)worker * j->workspace_floats;
   const float *b = kit_matrix_at(j->b, j->out, matrix_index);
   float *y = kit_f32(j->out) + matrix_index * j->m * j->n + first * k->panel_cols;
-  if (first == last) return;
-  for (int64_t p = first; p < last; p++) pack_panel(j, b, p, panels + (p - first) * size);
-  int64_t cols =
+  const int64_t cols =
       (last * k->panel_cols < j->n ? last * k->panel_cols : j->n) - first * k->panel_cols;
+  if (first == last) return;
+  if (sums_rows(j)) {
+    k->fold(ACCEL_PLUGIN_REDUCE_SUM, b + first * k->panel_cols, j->k, j->n,
+            kit_matrix_at(j->a, j->out, matrix_index), y, cols);
+    scale_rows(j, y, cols);
+    return;
+  }
+  for (int64_t p = first; p < last; p++) pack_panel(j, b, p, panels + (p - first) * size);
   cpu_gemm g = {.n = cols,
                 .k = j->k,
                 .x = kit_matrix_at(j->a, j->out, matrix_index),
@@ -53,8 +68,7 @@ static void columns_task(void *arg, uint32_t index, uint32_t worker) {
                 .y = y,
                 .ldy = j->n};
   k->linear[CPU_LAYOUT_F32].run(&g, 0, j->m, 0, last - first);
-  for (int64_t r = 0; j->scale != 1.0f && r < j->m; r++)
-    k->binary(ACCEL_PLUGIN_BINARY_MUL, y + r * j->n, 1, &j->scale, 0, y + r * j->n, cols);
+  scale_rows(j, y, cols);
 }
 
 /* Panels of one whole matrix b, in floats. */

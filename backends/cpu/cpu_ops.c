@@ -65,7 +65,7 @@ static const cpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_TRANSPOSE] = {.launch = cpu_launch_move},
     [ACCEL_PLUGIN_OP_SLICE] = {.launch = cpu_launch_move},
     [ACCEL_PLUGIN_OP_BROADCAST] = {.launch = cpu_launch_move},
-    [ACCEL_PLUGIN_OP_CONCAT] = {.launch = cpu_launch_concat},
+    [ACCEL_PLUGIN_OP_CONCAT] = {.launch = cpu_launch_concat, .workspace = cpu_codes_workspace},
     [ACCEL_PLUGIN_OP_PAD] = {.launch = cpu_launch_pad},
     [ACCEL_PLUGIN_OP_CAST] = {.launch = cpu_launch_cast},
     [ACCEL_PLUGIN_OP_SCATTER_ROWS] = {.launch = cpu_launch_scatter},

@@ -176,7 +176,8 @@ int32_t cpu_launch_binary(const cpu_self *s, const kit_launch *l, accel_plugin_e
   bool fits = out->dtype == ACCEL_PLUGIN_F32 && a->dtype == ACCEL_PLUGIN_F32 &&
               b->dtype == ACCEL_PLUGIN_F32 && out->elements;
   if (!fits || j.kind < ACCEL_PLUGIN_BINARY_ADD || j.kind > ACCEL_PLUGIN_BINARY_MAX ||
-      !steps(a, out, &j.a_row, &j.a_step) || !steps(b, out, &j.b_row, &j.b_step))
+      (j.cols < CPU_SHORT_ROW && j.rows > 1) || !steps(a, out, &j.a_row, &j.a_step) ||
+      !steps(b, out, &j.b_row, &j.b_step))
     return cpu_launch_nest(s, l, error);
   if (j.a_row == j.cols && j.b_row == j.cols && j.a_step && j.b_step &&
       j.rows * j.cols > 1) { /* one long row, cut anywhere */

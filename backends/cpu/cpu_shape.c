@@ -4,6 +4,7 @@
 
 #include <string.h>
 
+#include "cpu_codes.h"
 #include "kit/kit_scalar.h"
 
 static const double NS_MOVED = 0.4; /* an element, about */
@@ -151,7 +152,7 @@ int32_t cpu_launch_concat(const cpu_self *s, const kit_launch *l, accel_plugin_e
   const kit_tensor *out = &l->out[0];
   int64_t axis = kit_axis(l->node, 0, out->rank), all = 0;
   kit_around whole = kit_split(out, axis);
-  (void)s;
+  if (cpu_codes_of(&s->convs, l->node->out[0])) return cpu_launch_codes(s, l);
   for (uint32_t k = 0; k < l->node->n_in; k++)
     if (kit_has(&l->in[k])) all += l->in[k].dim[axis];
   if (all != whole.n) return kit_scalar(l->node->op)(l, error); /* it says what is wrong */

@@ -166,16 +166,17 @@ static accel_status read_config(accel__build *b, rt_detr *m) {
 
 /* ---- maps ---- */
 
-/* act(norm(conv(x))) of <path>.conv and <path>.norm */
+/* act(norm(conv(x)) + residual) of <path>.conv and <path>.norm; residual 0: none */
 static accel__tensor conv_norm(accel__build *b, const rt_detr *m, accel__tensor x, int64_t out,
-                               int64_t kernel, int64_t stride, const accel__activation *act,
-                               const char *path) {
+                               int64_t kernel, int64_t stride, accel__tensor residual,
+                               const accel__activation *act, const char *path) {
   char conv[160], norm[160];
   const accel__conv how = {.out = out,
                            .kernel = {kernel, kernel},
                            .stride = {stride, stride},
                            .pad = {(kernel - 1) / 2, (kernel - 1) / 2},
-                           .act = act};
+                           .act = act,
+                           .residual = residual};
   snprintf(conv, sizeof conv, "%s.conv", path);
   snprintf(norm, sizeof norm, "%s.norm", path);
   return accel__conv2d_norm(b, x, &how, m->batch_eps, conv, norm);
@@ -276,19 +277,18 @@ static accel__tensor fused(accel__build *b, const rt_detr *m, accel__tensor x, a
   char name[128];
   x = accel__concat(b, 1, 2, (accel__tensor[]){x, y});
   snprintf(name, sizeof name, "%s.conv2", path);
-  accel__tensor other = conv_norm(b, m, x, inner, 1, 1, &m->conv_act, name);
+  accel__tensor other = conv_norm(b, m, x, inner, 1, 1, 0, &m->conv_act, name);
   snprintf(name, sizeof name, "%s.conv1", path);
-  x = conv_norm(b, m, x, inner, 1, 1, &m->conv_act, name);
+  x = conv_norm(b, m, x, inner, 1, 1, 0, &m->conv_act, name);
   for (int i = 0; i < 3; i++) {
     snprintf(name, sizeof name, "%s.bottlenecks.%d.conv1", path, i);
-    accel__tensor three = conv_norm(b, m, x, inner, 3, 1, NULL, name);
+    accel__tensor three = conv_norm(b, m, x, inner, 3, 1, 0, NULL, name);
     snprintf(name, sizeof name, "%s.bottlenecks.%d.conv2", path, i);
-    x = accel__activate(b, plus(b, three, conv_norm(b, m, x, inner, 1, 1, NULL, name)),
-                        &m->conv_act);
+    x = conv_norm(b, m, x, inner, 1, 1, three, &m->conv_act, name);
   }
   snprintf(name, sizeof name, "%s.conv3", path);
   x = plus(b, x, other);
-  return inner == m->width ? x : conv_norm(b, m, x, m->width, 1, 1, &m->conv_act, name);
+  return inner == m->width ? x : conv_norm(b, m, x, m->width, 1, 1, 0, &m->conv_act, name);
 }
 
 static accel__tensor enlarged(accel__build *b, accel__tensor x, accel__tensor like) {
@@ -308,13 +308,13 @@ static void encoder(accel__build *b, const rt_detr *m, accel__tensor *map) {
   for (int64_t i = 0; i + 1 < n; i++) {
     const int64_t coarse = n - 1 - i;
     snprintf(path, sizeof path, "encoder.lateral_convs.%lld", (long long)i);
-    map[coarse] = conv_norm(b, m, map[coarse], m->width, 1, 1, &m->conv_act, path);
+    map[coarse] = conv_norm(b, m, map[coarse], m->width, 1, 1, 0, &m->conv_act, path);
     snprintf(path, sizeof path, "encoder.fpn_blocks.%lld", (long long)i);
     map[coarse - 1] = fused(b, m, enlarged(b, map[coarse], map[coarse - 1]), map[coarse - 1], path);
   }
   for (int64_t i = 0; i + 1 < n; i++) {
     snprintf(path, sizeof path, "encoder.downsample_convs.%lld", (long long)i);
-    accel__tensor down = conv_norm(b, m, map[i], m->width, 3, 2, &m->conv_act, path);
+    accel__tensor down = conv_norm(b, m, map[i], m->width, 3, 2, 0, &m->conv_act, path);
     snprintf(path, sizeof path, "encoder.pan_blocks.%lld", (long long)i);
     map[i + 1] = fused(b, m, down, map[i + 1], path);
   }

@@ -662,6 +662,33 @@ static void test_pool_lines(void) {
   }
 }
 
+/* ---- codes with another scale ---- */
+
+static void test_recode(void) {
+  for (int round = 0; kernels.recode && round < 60; round++) {
+    const int64_t pixels = pick(1, 9), channels = pick(1, 150),
+                  ldy = channels + (round % 2 ? pick(0, 40) : 0);
+    const bool same = round % 5 == 0;
+    const float from = (float)pick(0, 255), to = same ? from : (float)pick(0, 255),
+                factor = same || round % 5 == 1 ? 1 : (float)pick(0, 1000) / 1000;
+    uint8_t *x = (uint8_t *)guard((pixels * channels + 3) / 4),
+            *y = (uint8_t *)guard(((pixels - 1) * ldy + channels + 3) / 4);
+    for (int64_t i = 0; i < pixels * channels; i++) x[i] = (uint8_t)pick(0, 255);
+    memset(y, 77, (size_t)((pixels - 1) * ldy + channels));
+    kernels.recode(&(cpu_recode){x, y, pixels, channels, ldy, factor, from, to});
+    for (int64_t i = 0; i < (pixels - 1) * ldy + channels; i++) {
+      if (i % ldy >= channels) {
+        assert_int_equal(y[i], 77);
+        continue;
+      }
+      const double want =
+          ((double)x[i / ldy * channels + i % ldy] - (double)from) * (double)factor + (double)to;
+      check("recode", y[i], fmin(255, fmax(0, want)), same ? 0 : 0.51);
+    }
+    release();
+  }
+}
+
 /* ---- every instruction set ---- */
 
 TEST(conv)
@@ -675,6 +702,7 @@ TEST(codes)
 TEST(pixels)
 TEST(pool_pixels)
 TEST(pool_lines)
+TEST(recode)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -683,7 +711,7 @@ int main(void) {
       cmocka_unit_test(all_taps),         cmocka_unit_test(all_transpose),
       cmocka_unit_test(all_planes),       cmocka_unit_test(all_codes),
       cmocka_unit_test(all_pixels),       cmocka_unit_test(all_pool_pixels),
-      cmocka_unit_test(all_pool_lines),
+      cmocka_unit_test(all_pool_lines),   cmocka_unit_test(all_recode),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -538,7 +538,6 @@ static void test_windows(void **state) {
                            round % 4 ? r.code : NULL,
                            NULL,
                            NULL,
-                           0,
                            0};
     t.shape.block = w.block;
     t.bias = filled(n);
@@ -584,19 +583,21 @@ static void test_windows(void **state) {
 static void test_parts(void **state) {
   (void)state;
   for (int round = 0; round < 20; round++) {
-    const int64_t part = 8 * pick(1, 5), parts = pick(1, 7), k = part * parts, m = pick(1, 33),
-                  n = pick(1, 70), ldx = pick(1, 9), wide = (m - 1) * ldx + part + pick(0, 9),
-                  zero_at = 0;
+    const int64_t part = round % 2 ? 64 : 8 * pick(1, 5), parts = pick(1, 7), k = part * parts,
+                  m = pick(1, 40), n = pick(1, 70), ldx = pick(1, 9),
+                  wide = (m - 1) * ldx + part + pick(0, 9), zero_at = 0;
+    int64_t part_at[7];
+    for (int i = 0; i < parts; i++) part_at[i] = i * wide;
     linear t = make_linear(&formats[0], 1, n, k);
     const cpu_act_format to = kernel_of(&t)->x;
     image x = make_image(to, parts, 1, wide, true);
     cpu_implicit_gemm w = {.line = m,
                            .block = k,
-                           .x_at = &zero_at,
+                           .x_at = part_at,
                            .scale = x.scale,
                            .zero = x.zero,
                            .scale_at = &zero_at};
-    w.part = part, w.part_bytes = wide;
+    w.part = part;
     t.shape.block = k;
     prepare(&t);
     float *y = guard(m * n);

@@ -15,8 +15,8 @@ V_INLINE void dot_block_parts(const int rows, const cpu_implicit_gemm *windows, 
                               vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
   const int64_t steps = windows->part / 4;
   dot_begin(rows, sum);
-  for (; k > 0; k -= windows->part, x += windows->part_bytes, w += steps * DOT_STEP)
-    dot_more(rows, dot_chains(rows), 2, steps, x, ldx, w, NULL, 0, NULL, sum);
+  for (int64_t p = 0; p < k / windows->part; p++, w += steps * DOT_STEP)
+    dot_more(rows, dot_chains(rows), 2, steps, x + windows->x_at[p], ldx, w, NULL, 0, NULL, sum);
   dot_end(rows, dot_chains(rows), sum);
 }
 

@@ -1,5 +1,8 @@
 /* gemm_i8_amx.c - linear over int8 weights for AMX: panels, rows of codes and the arithmetic around
- * the integer sums are those of gemm_i8_avx512vnni.c, and so are the results, bit for bit. */
+ * the integer sums are those of gemm_i8_avx512vnni.c, and so are the results of a call, bit for bit.
+ *
+ * Convolutions of several taps come with parts of AMX_BYTES codes, whose lines share a scale
+ * (cpu_conv.pixel), so that all their k stay in the registers. */
 #include "kernels/dot_amx.h"
 
 #define DOT_ACT   CPU_ACT_U8B
@@ -127,10 +130,56 @@ static void walk_windows(const cpu_gemm *g, int64_t row, int64_t row_end, int64_
   set_height(&height, 0);
 }
 
+/* ---- windows whose k are parts of AMX_BYTES codes: all of them stay in the registers ---- */
+
+V_INLINE void sum_parts(const bool second, int64_t parts, const uint8_t *x, const int64_t *x_at,
+                        int64_t ldx, const char *w, tile_sums sum) {
+  amx_zero();
+  for (int64_t p = 0; p < parts; p++, w += AMX_STEP_BYTES)
+    AMX_MULTIPLY(_tile_dpbusd, x + x_at[p], ldx, w, second);
+  amx_store(sum, second);
+}
+
+static void run_parts(int64_t rows, const cpu_gemm *g, const place *p, int64_t panel,
+                      bool first_panel, epilogue_kind kind) {
+  const source from = source_of(g, p);
+  const int64_t parts = g->k / AMX_BYTES,
+                col = stores_directly(g, panel * GEMM_COLS) ? panel * GEMM_COLS : -1;
+  const char *w = (const char *)g->w + panel * g->panel_bytes,
+             *codes = w + GEMM_COLS * cpu_i8_head(false, g->k);
+  tile_sums sum;
+  float tile[AMX_TILE * GEMM_COLS] __attribute__((aligned(64)));
+  if (rows > AMX_ROWS)
+    sum_parts(true, parts, from.x, g->implicit_gemm->x_at, from.ldx, codes, sum);
+  else
+    sum_parts(false, parts, from.x, g->implicit_gemm->x_at, from.ldx, codes, sum);
+  finish_block(kind,
+               &(block_at){g, (const float *)(const void *)w, from.scale, from.scale_row, from.zero,
+                           p->row, col, true, true, first_panel},
+               rows, (const int32_t *)sum, tile);
+  if (col < 0) finish_implicit(g, tile, p->row, rows, panel, first_panel);
+}
+
+static void walk_parts(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
+                       int64_t panel_end) {
+  const epilogue_kind kind = epilogue_of(g);
+  int64_t height = 0;
+  for (int64_t p = panel; p < panel_end; p++)
+    for (place at = place_of(g, row); at.row < row_end;) {
+      const int64_t rows = height_at(g, &at, row_end);
+      set_height(&height, rows);
+      run_parts(rows, g, &at, p, p == panel, kind);
+      step_rows(g, &at, rows);
+    }
+  set_height(&height, 0);
+}
+
 /* Windows that consist of parts of a few codes are left to vectors. */
 void accel_i8_linear_32x32__amx(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
                                 int64_t panel_end) {
-  if (g->implicit_gemm && g->implicit_gemm->part)
+  if (g->implicit_gemm && g->implicit_gemm->part == AMX_BYTES && g->k > 0)
+    walk_parts(g, row, row_end, panel, panel_end);
+  else if (g->implicit_gemm && g->implicit_gemm->part)
     accel_i8_linear_14x32__avx512vnni(g, row, row_end, panel, panel_end);
   else if (g->implicit_gemm && g->k > 0)
     walk_windows(g, row, row_end, panel, panel_end);

@@ -53,7 +53,7 @@ V_INLINE void multiply(const int rows, const cpu_gemm *g, const place *p, const 
   }
   for (int64_t b = 0, left = g->k; left > 0; b++, left -= from.block) {
     const int64_t k = left < from.block ? left : from.block, steps = (k + 15) / 16 * 4,
-                  x_at = windows ? windows->x_at[b] : b * from.block,
+                  x_at = windows ? windows->part ? 0 : windows->x_at[b] : b * from.block,
                   scale_at = windows ? windows->scale_at[b] : b;
     const float *factors = (const float *)(const void *)w;
     const char *scale = from.scale + scale_at * (int64_t)sizeof(float);

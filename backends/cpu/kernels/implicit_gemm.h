@@ -20,7 +20,9 @@ typedef struct cpu_implicit_gemm {
   /* k that are neighbours in x and share one scale; the k of a call are a multiple of it.  Up to 63
    * bytes behind a block are read. */
   int64_t block;
-  const int64_t *x_at; /* [k / block]: where a block begins, in bytes from its row's beginning */
+  /* [k / block], or of blocks that consist of parts [k / part]: where a block or part begins, in
+   * bytes from its row's beginning */
+  const int64_t *x_at;
   /* x = (code - zero) * scale, for row 0 and block 0; zero NULL: 0 everywhere.  In floats from
    * there:
    * scale_row to the next row of a line, scale_line to the next line, scale_at[block] to a
@@ -42,9 +44,8 @@ typedef struct cpu_implicit_gemm {
    * NULL:
    * act is a ReLU, which the kernel may then leave to the coding. */
   float *high, *low;
-  /* Not 0: a block consists of parts of `part` codes, a multiple of 8, whose beginnings are
-   * part_bytes apart in x. */
-  int64_t part, part_bytes;
+  /* Not 0: the only block consists of parts of `part` codes, a multiple of 8. */
+  int64_t part;
 } cpu_implicit_gemm;
 
 #endif

@@ -306,6 +306,7 @@ typedef struct cpu_kernels {
   cpu_extent_fn *extent;
   cpu_codes_fn *codes;
   cpu_codes_pixels_fn *codes_pixels;
+  cpu_recode_fn *recode; /* NULL without tile registers */
   cpu_pool_fn *pool;
   cpu_pool_pixels_fn *pool_pixels;
   cpu_resize_fn *resize;

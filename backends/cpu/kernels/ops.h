@@ -161,6 +161,16 @@ typedef struct cpu_coding {
 typedef void cpu_codes_fn(const cpu_coding *how, const float *x, int64_t ldx, int64_t pixels,
                           int64_t channels, uint8_t *y, int64_t ldy);
 
+/* Codes of 0..255 with another scale and zero: y[p * ldy + c] = round((x[p * channels + c] - from) *
+ * factor + to), cut to 0..255, `factor` at most 1; what fills up the pixels of y stays. */
+typedef struct cpu_recode {
+  const uint8_t *x;
+  uint8_t *y;
+  int64_t pixels, channels, ldy;
+  float factor, from, to; /* from, to: whole */
+} cpu_recode;
+typedef void cpu_recode_fn(const cpu_recode *g);
+
 /* Codes of pixels that lie channels last, x[pixels][channels] to y likewise: x ~ (y - zero[p]) *
  * scale[p], a scale for every `each` pixels (which divides their number), each range cut into
  * `most` equal steps and its codes flipped by `flip`.  Where an element is not finite the scale is
