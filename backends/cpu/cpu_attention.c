@@ -120,13 +120,18 @@ static sizes measure_sizes(const cpu_kernels *k, const kit_launch *l, int64_t lo
     shared = (uint64_t)s.heads * 2 * (uint64_t)(s.relative_columns * s.dk) +
              2 * (uint64_t)(longest + 16);
   }
-  /* how many keys a session holds is not known here: enough to go tile by tile */
+  /* how many keys a session holds is not known here: enough to go tile by tile, or to pack most */
   if (state && longest <= CPU_ATTENTION_KEYS) longest = CPU_ATTENTION_KEYS + 1;
   const bool whole = kit_has(&l->out[1]) || s.relative_columns > 0;
   s.shared = (uint64_t)round_up((int64_t)shared, 16);
-  s.worker = (uint64_t)round_up(cpu_attention_floats(longest, s.dk, s.dv, s.relative_columns, whole,
-                                                     k->tile_rows, k->panel_cols),
-                                16);
+  for (int registers = 0; registers <= (k->attention_bf16 && k->tile_registers); registers++) {
+    const int64_t most = state && !whole && registers ? INT32_MAX : longest;
+    const uint64_t floats =
+        (uint64_t)round_up(cpu_attention_floats(most, s.dk, s.dv, s.relative_columns, whole,
+                                                registers, k->tile_rows, k->panel_cols),
+                           16);
+    if (s.worker < floats) s.worker = floats;
+  }
   if (k->attention_i8 && s.dk <= CODES_DIM_MOST && s.dv <= CODES_DIM_MOST) {
     longest = longest < CODES_KEYS_MOST ? longest : CODES_KEYS_MOST;
     const uint64_t codes =

@@ -194,6 +194,7 @@ def open_sdcpp(folder, part, precision, threads):
             raise SystemExit(done.stdout[-2000:])
         taken = {what: [float(x) for x in re.findall(pattern + r"[^\n]*?taking ([0-9.]+) ?s", done.stdout)]
                  for what, pattern in (("unet", "sampling completed"), ("encode", "encode_first_stage completed"), ("decode", "decode_first_stage completed"))}
+        print(f"sdcpp {kind} {threads} threads: {json.dumps(taken)}", file=sys.stderr, flush=True)  # of the parts that are not asked for, too
         return sum(taken["unet"]) / steps if part == "unet" else sum(taken["encode"]) + sum(taken["decode"])
     return run
 

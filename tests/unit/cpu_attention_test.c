@@ -354,9 +354,11 @@ static attention make(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv
   return t;
 }
 
-static cpu_attention_plan plan_of(const cpu_attention *a) {
+static cpu_attention_plan plan_of(const attention *t) {
+  const cpu_attention *a = &t->a;
   return cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns,
-                              a->probs || a->relative_row, kernels.tile_rows, kernels.panel_cols);
+                              a->probs || a->relative_row, t->bf16 && kernels.tile_registers,
+                              kernels.tile_rows, kernels.panel_cols);
 }
 
 /* ---- tests ---- */
@@ -365,7 +367,7 @@ static void run_kernel(cpu_attention_fn *run, bool bf16, int64_t rows, int64_t k
                        int64_t dv, int kv, bool paged, int kind) {
   attention t = make(rows, keys, dk, dv, kv, paged, kind);
   t.bf16 = bf16;
-  cpu_attention_plan plan = plan_of(&t.a);
+  cpu_attention_plan plan = plan_of(&t);
   float *workspace = guard(plan.all);
   run(&t.a, 0, rows, workspace);
   check_attention(&t);
@@ -430,7 +432,12 @@ static void test_long(void **state) {
     run_attention(130, 1100, 20, 7, simple ? dtype_of(kind + 1) : ACCEL_PLUGIN_F32,
                   simple && kind % 2, kind);
     run_attention(1, 1537, 64, 64, simple ? dtype_of(kind + 2) : ACCEL_PLUGIN_F32, simple, kind);
+    /* tile registers keep queries, and tiles of keys are packed together */
+    run_attention(40, 1100, 40, 40, simple ? dtype_of(kind) : ACCEL_PLUGIN_F32, simple, kind);
   }
+  /* more tiles than are packed together, and more rows than a block */
+  run_attention(20, 2100, 200, 150, ACCEL_PLUGIN_F32, false, PLAIN);
+  run_attention(460, 1300, 200, 130, ACCEL_PLUGIN_F32, false, CAUSAL);
 }
 
 static void test_decode(void **state) {
@@ -492,7 +499,7 @@ static void test_decode_bf16(void **state) {
       if (heads) t.a.step = 0;
       t.bf16 = true;
       assert_true(cpu_decodes_bf16(&kernels, &t.a));
-      kernels.attention_bf16(&t.a, 0, t.rows, guard(plan_of(&t.a).all));
+      kernels.attention_bf16(&t.a, 0, t.rows, guard(plan_of(&t).all));
       float *other = guard((t.rows - 1) * t.a.ldy + t.a.dv);
       apart += moved(&t, other, decode_bf16);
       check_attention(&t);
@@ -536,7 +543,7 @@ static void test_parts(void **state) {
       if (few)
         kernels.decode(&t.a, 0, t.rows);
       else
-        kernels.attention(&t.a, 0, t.rows, guard(plan_of(&t.a).all));
+        kernels.attention(&t.a, 0, t.rows, guard(plan_of(&t).all));
       check_part(&t, part);
       release();
     }
@@ -585,14 +592,17 @@ static void test_floats(void **state) {
   (void)state;
   const int64_t rows = kernels.tile_rows, columns = kernels.panel_cols;
   for (int dim = 8; dim <= 128; dim *= 4)
-    for (int whole = 0; whole < 2; whole++) {
+    for (int kind = 0; kind < 4; kind++) {
+      const int whole = kind & 1, registers = kind >> 1;
       int64_t most = 0;
       for (int64_t keys = 1; keys < 4 * CPU_ATTENTION_KEYS; keys++) {
         for (int one = 0; one <= whole; one++) {
-          const int64_t all = cpu_attention_layout(keys, dim, dim, 0, one, rows, columns).all;
+          const int64_t all =
+              cpu_attention_layout(keys, dim, dim, 0, one, registers, rows, columns).all;
           if (all > most) most = all;
         }
-        assert_true(cpu_attention_floats(keys, dim, dim, 0, whole, rows, columns) >= most);
+        assert_true(cpu_attention_floats(keys, dim, dim, 0, whole, registers, rows, columns) >=
+                    most);
       }
     }
 }
@@ -616,7 +626,7 @@ static void test_special(void **state) {
                      .step = 1,
                      .left = -1,
                      .right = -1};
-  assert_true(plan_of(&a).all <= 8192);
+  assert_true(plan_of(&(attention){.a = a}).all <= 8192);
   for (int few = 0; few < 2; few++) {
     q[0] = 1;
     q[2] = 3;

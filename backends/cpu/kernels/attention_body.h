@@ -21,30 +21,42 @@
 #if !defined(ATTENTION_HEAD)
 #define ATTENTION_HEAD CPU_NAME(attention, head)
 #endif
+/* Exponentials; in both passes the same, since it depends on a strip which one a row takes. */
+#if MICRO_PER == 2
+#define ATTENTION_EXP2(x) v_exp2_weight(x)
+#else
+#define ATTENTION_EXP2(x) v_exp2_negative(x)
+#endif
 
 static int64_t round_up(int64_t n, int64_t to) { return (n + to - 1) / to * to; }
 
 /* ---- products ----
  * An ISA with tile registers (attention_bf16_amx.c) defines ATTENTION_UNIT, the elements of k that
  * it multiplies at a time, to which both factors are filled up with zeros; ATTENTION_PANELS, the
- * panels that it multiplies at a time; attention_multiply; ATTENTION_BEGIN(rows), which comes before
- * products of so many rows, and ATTENTION_END(), behind all. */
+ * panels that it multiplies at a time; attention_multiply; ATTENTION_BEGIN(rows, dk), which comes
+ * before products of so many rows, and ATTENTION_END(), behind all; ATTENTION_KEPT, up to which
+ * depth attention_multiply_kept keeps queries in registers, and ATTENTION_KEYS(dk), the depth of
+ * panels of keys. */
 #if !defined(ATTENTION_UNIT)
-#define ATTENTION_UNIT        1
-#define ATTENTION_PANELS      1
-#define ATTENTION_BEGIN(rows) (void)0
-#define ATTENTION_END()       (void)0
-/* c[rows, panels * GEMM_COLS] = a[rows, depth] b, panels `stride` floats apart. */
+#define ATTENTION_UNIT            1
+#define ATTENTION_PANELS          1
+#define ATTENTION_BEGIN(rows, dk) (void)0
+#define ATTENTION_END()           (void)0
+/* c[rows, columns] = a[rows, depth] b, panels `stride` floats apart; columns of whole panels may be
+ * written. */
 static inline void attention_multiply(int64_t rows, int64_t depth, const float *a, int64_t lda,
-                                      const float *b, int64_t stride, int64_t panels, float *c,
+                                      const float *b, int64_t stride, int64_t columns, float *c,
                                       int64_t ldc) {
-  (void)stride, (void)panels; /* one */
+  (void)stride, (void)columns; /* one panel */
   micro_of_rows[rows](depth, a, lda, b, c, ldc, b, 0);
 }
 #endif
 static inline int64_t attention_depth(int64_t n) {
   return round_up(micro_depth(n), ATTENTION_UNIT);
 }
+#if !defined(ATTENTION_KEYS)
+#define ATTENTION_KEYS(dk) attention_depth(dk)
+#endif
 
 /* ---- keys and values as fp32 ---- */
 
@@ -80,7 +92,7 @@ V_INLINE void pack_keys(const int kv, const cpu_attention *a, int64_t j, float *
       for (int64_t i = 0; i < V && d + i < a->dk; i += MICRO_PER)
         v_store(panel + (d + i) / MICRO_PER * GEMM_COLS + c, MICRO_PAIR_UP(x[i], x[(i + 1) % V]));
     }
-    for (int64_t d = micro_depth(a->dk); d < attention_depth(a->dk); d++)
+    for (int64_t d = micro_depth(a->dk); d < ATTENTION_KEYS(a->dk); d++)
       v_store(panel + d * GEMM_COLS + c, v_zero());
   }
 }
@@ -112,12 +124,11 @@ V_INLINE void pack_values(const int kv, const cpu_attention *a, int64_t from, in
 static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const float *b,
                     int64_t first, int64_t last, float *c, int64_t ldc) {
   const int64_t stride = k * GEMM_COLS;
-  ATTENTION_BEGIN(rows);
   for (int64_t p = first, panels; p < last; p += panels) {
     panels = last - p < ATTENTION_PANELS ? last - p : ATTENTION_PANELS;
     for (int64_t i = 0, n; i < rows; i += n) {
       n = micro_height(rows - i);
-      attention_multiply(n, k, a + i * lda, lda, b + p * stride, stride, panels,
+      attention_multiply(n, k, a + i * lda, lda, b + p * stride, stride, panels * GEMM_COLS,
                          c + i * ldc + p * GEMM_COLS, ldc);
     }
   }
@@ -127,9 +138,9 @@ static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const 
 typedef struct block {
   const cpu_attention *a;
   float *k, *v, *q, *score, *position, *key_side, *total; /* in the workspace; q: see queries() */
-  int64_t lds, strip;
+  int64_t lds, keys, strip;     /* floats from a row of scores to the next, keys of a tile */
   int64_t row, rows, low, high; /* query rows of the strip; keys that any of them sees */
-  int64_t tile, tile_end;       /* keys at hand: everything in the workspace counts from `tile` */
+  int64_t tile, tile_end;       /* keys at hand: k, v, position and scores count from `tile` */
   bool plain;
 } block;
 
@@ -283,12 +294,35 @@ V_INLINE float weigh(float *s, int64_t low, int64_t high, float factor, float to
   vf shift = v_set(top == -INFINITY ? 0.0f : -top * LOG2_E), scale = v_set(factor * LOG2_E),
      sum = v_zero();
   for (int64_t j = low / V * V; j < high; j += V) {
-    vf e = v_exp2_negative(v_fma(v_load(s + j), scale, shift));
+    vf e = ATTENTION_EXP2(v_fma(v_load(s + j), scale, shift));
     v_store(s + j, e);
     sum = v_add(sum, e);
   }
   return v_sum(sum);
 }
+
+#if MICRO_PER == 2
+/* The same of all of s[low .. high), exponentials as bf16 over the scores as v_narrow_row has them. */
+V_INLINE float weigh_narrow(float *s, int64_t low, int64_t high, int64_t padded, float factor,
+                            float top) {
+  vf shift = v_set(top == -INFINITY ? 0.0f : -top * LOG2_E), scale = v_set(factor * LOG2_E),
+     sum = v_zero();
+  const int64_t end = round_up(high, V);
+  float *to = s + low;
+  int64_t j = low;
+  for (; j < end; j += 2 * V, to += V) {
+    vf a = ATTENTION_EXP2(v_fma(v_load(s + j), scale, shift)), b = v_zero();
+    sum = v_add(sum, a);
+    if (j + V < end) {
+      b = ATTENTION_EXP2(v_fma(v_load(s + j + V), scale, shift));
+      sum = v_add(sum, b);
+    }
+    v_store(to, v_narrow(a, b));
+  }
+  for (; j < low + padded; j += 2 * V, to += V) v_store(to, v_zero());
+  return v_sum(sum);
+}
+#endif
 
 /* NaN where a score was */
 static float inverse_of(const seen *s) { return s->sum == 0.0f ? 0.0f : 1.0f / s->sum; }
@@ -304,26 +338,28 @@ static void write_probabilities(const block *b, int64_t i, float inverse) {
 /* ---- values ---- */
 
 /* total[rows][columns] = total * factor + weights v of this tile; total NULL: y = weights v *
- * factor. */
-static void values(const block *b, float *total, int64_t columns, const float *factor) {
+ * factor.  narrow: the weights are bf16 already. */
+static void values(const block *b, float *total, int64_t columns, const float *factor,
+                   bool narrow) {
   const cpu_attention *a = b->a;
   enum { WIDTH = ATTENTION_PANELS * GEMM_COLS };
   float tile[GEMM_ROWS * WIDTH] __attribute__((aligned(64)));
   const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
                 high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile,
-                depth = attention_depth(high - low), stride = b->lds * GEMM_COLS;
+                depth = attention_depth(high - low), stride = b->keys / MICRO_PER * GEMM_COLS;
 #if MICRO_PER == 2
-  for (int64_t i = 0; i < b->rows; i++) /* over themselves */
+  for (int64_t i = 0; !narrow && i < b->rows; i++) /* over themselves */
     v_narrow_row(b->score + i * b->lds + low, high - low, MICRO_PER * depth,
                  b->score + i * b->lds + low);
+#else
+  (void)narrow;
 #endif
-  ATTENTION_BEGIN(b->rows);
   for (int64_t d = 0; d < a->dv; d += WIDTH)
     for (int64_t i = 0, n; i < b->rows; i += n) {
       n = micro_height(b->rows - i);
       attention_multiply(n, depth, b->score + i * b->lds + low, b->lds,
                          b->v + d / GEMM_COLS * stride + low / MICRO_PER * GEMM_COLS, stride,
-                         a->dv - d > GEMM_COLS ? ATTENTION_PANELS : 1, tile, WIDTH);
+                         a->dv - d < WIDTH ? a->dv - d : WIDTH, tile, WIDTH);
       for (int64_t r = 0; r < n; r++)
         for (int64_t j = 0; j < WIDTH && d + j < a->dv; j += V) {
           vf x = v_load(tile + r * WIDTH + j), f = v_set(factor[r + i]);
@@ -369,13 +405,14 @@ static void hand_over(const cpu_attention *a, int64_t i, const seen *s, const fl
 static void pack_tile(const block *b, int64_t low, int64_t high) {
   const cpu_attention *a = b->a;
   const int64_t from = low / GEMM_COLS * GEMM_COLS;
-#define PACK(kv)                                                        \
-  for (int64_t j = from; j < high; j += GEMM_COLS)                      \
-    pack_keys(kv, a, j, b->k + (j - b->tile) * attention_depth(a->dk)); \
-  pack_values(kv, a, from, high, b->lds *GEMM_COLS, b->v + (from - b->tile) / MICRO_PER * GEMM_COLS)
+#define PACK(kv)                                                       \
+  for (int64_t j = from; j < high; j += GEMM_COLS)                     \
+    pack_keys(kv, a, j, b->k + (j - b->tile) * ATTENTION_KEYS(a->dk)); \
+  pack_values(kv, a, from, high, b->keys / MICRO_PER * GEMM_COLS,      \
+              b->v + (from - b->tile) / MICRO_PER * GEMM_COLS)
   FOR_KV(PACK)
 #undef PACK
-  for (int64_t j = 0; (a->key_position || a->slope != 0.0f) && j < b->lds; j++)
+  for (int64_t j = 0; (a->key_position || a->slope != 0.0f) && j < b->keys; j++)
     b->position[j] = position_of(a, b->tile + j);
 }
 
@@ -383,6 +420,7 @@ static void pack_tile(const block *b, int64_t low, int64_t high) {
  * are. */
 static const float *queries(const block *b, int64_t *ldq) {
   const cpu_attention *a = b->a;
+  ATTENTION_BEGIN(b->rows, a->dk);
   const float *q = a->q + b->row * a->ldq;
 #if MICRO_PER == 2
   *ldq = round_up(attention_depth(a->dk), V / 2);
@@ -398,29 +436,49 @@ static const float *queries(const block *b, int64_t *ldq) {
   return b->q;
 }
 
-static void scores(const block *b) {
+/* q: queries(b, &ldq) */
+static void scores(const block *b, const float *q, int64_t ldq) {
   const cpu_attention *a = b->a;
-  int64_t ldq;
-  const float *q = queries(b, &ldq);
   const int64_t low = b->low > b->tile ? b->low - b->tile : 0,
                 high = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile;
-  product(b->rows, attention_depth(a->dk), q, ldq, b->k, low / GEMM_COLS,
-          (high + GEMM_COLS - 1) / GEMM_COLS, b->score, b->lds);
+  const int64_t first = low / GEMM_COLS, last = (high + GEMM_COLS - 1) / GEMM_COLS,
+                depth = attention_depth(a->dk);
+#if defined(ATTENTION_KEPT)
+  if (depth <= ATTENTION_KEPT) {
+    const int64_t stride = ATTENTION_KEYS(a->dk) * GEMM_COLS;
+    attention_multiply_kept(depth, q, ldq, b->k + first * stride, stride, last - first,
+                            b->score + first * GEMM_COLS, b->lds);
+    return;
+  }
+#endif
+  product(b->rows, depth, q, ldq, b->k, first, last, b->score, b->lds);
   if (a->rel_k)
     product(b->rows, a->dk, q, ldq, a->rel_k, 0, a->relative_columns / GEMM_COLS,
             b->score + b->rows * b->lds, a->relative_columns);
 }
 
 /* Scores of all rows through the softmax; factor[] of what they had seen before.  Step by step for
- * all of them: what a row waits for comes while others are at it. */
-static void softmax_strip(const block *b, seen *s, float *factor) {
+ * all of them: what a row waits for comes while others are at it.  true: the weights are bf16, which
+ * they become where all rows see all of the strip's keys and nobody asks for them. */
+static bool softmax_strip(const block *b, seen *s, float *factor) {
   const float scale = b->plain ? b->a->scale : 1.0f;
   int64_t low[CPU_ATTENTION_STRIP], high[CPU_ATTENTION_STRIP];
   for (int64_t r = 0; r < b->rows; r++) finish_scores(b, b->row + r, &low[r], &high[r]);
   for (int64_t r = 0; r < b->rows; r++)
     factor[r] = raise_to(&s[r], largest_score(b->score + r * b->lds, low[r], high[r]) * scale);
+#if MICRO_PER == 2
+  const int64_t from = b->low > b->tile ? b->low - b->tile : 0,
+                to = (b->high < b->tile_end ? b->high : b->tile_end) - b->tile;
+  bool all = !b->a->probs;
+  for (int64_t r = 0; r < b->rows; r++) all &= low[r] == from && high[r] == to;
+  for (int64_t r = 0; all && r < b->rows; r++)
+    s[r].sum += weigh_narrow(b->score + r * b->lds, from, to,
+                             MICRO_PER * attention_depth(to - from), scale, s[r].top);
+  if (all) return true;
+#endif
   for (int64_t r = 0; r < b->rows; r++)
     s[r].sum += weigh(b->score + r * b->lds, low[r], high[r], scale, s[r].top);
+  return false;
 }
 
 /* The strip from `row` on, strips being as equal as whole rows allow, and the keys that its rows
@@ -439,52 +497,102 @@ static void run_strip(block *b) {
   const cpu_attention *a = b->a;
   float factor[CPU_ATTENTION_STRIP];
   seen s[CPU_ATTENTION_STRIP];
-  scores(b);
+  int64_t ldq;
+  const float *q = queries(b, &ldq);
+  scores(b, q, ldq);
   for (int64_t r = 0; r < b->rows; r++) s[r] = nothing_seen(a, b->row + r);
-  softmax_strip(b, s, factor);
+  const bool narrow = softmax_strip(b, s, factor);
   for (int64_t r = 0; r < b->rows; r++) factor[r] = inverse_of(&s[r]);
   for (int64_t r = 0; a->probs && r < b->rows; r++) write_probabilities(b, b->row + r, factor[r]);
-  values(b, NULL, 0, factor);
+  values(b, NULL, 0, factor, narrow);
 }
 
-/* Rows [row, row_end) against one tile of keys after the other. */
-static void run_block(block *b, int64_t row, int64_t row_end, int64_t columns) {
-  const cpu_attention *a = b->a;
+/* The tile of keys from `tile` on, number `index` of those that are packed. */
+static void tile_at(block *b, const cpu_attention_plan *plan, float *workspace, int64_t tile,
+                    int64_t index) {
+  const int64_t end = tile + b->keys;
+  b->tile = tile;
+  b->tile_end = end < b->a->keys ? end : b->a->keys;
+  b->k = workspace + index * plan->k_tile;
+  b->v = workspace + plan->v + index * plan->v_tile;
+  b->position = workspace + plan->position + index * plan->keys;
+}
+
+/* Packs the tiles from `from` on, of keys [low, high). */
+static void pack_tiles(block *b, const cpu_attention_plan *plan, float *workspace, int64_t from,
+                       int64_t low, int64_t high) {
+  for (int64_t tile = from, i = 0; tile < high; tile += b->keys, i++) {
+    tile_at(b, plan, workspace, tile, i);
+    pack_tile(b, low > tile ? low : tile, high < b->tile_end ? high : b->tile_end);
+  }
+}
+
+/* The strip's rows against the packed tiles, keys [from, to). */
+static void run_tiles(block *b, const cpu_attention_plan *plan, float *workspace, int64_t from,
+                      int64_t to, seen *s, float *total) {
   float factor[CPU_ATTENTION_STRIP];
+  int64_t ldq;
+  const float *q = queries(b, &ldq);
+  for (int64_t tile = from, i = 0; tile < to; tile += b->keys, i++) {
+    tile_at(b, plan, workspace, tile, i);
+    if (b->low >= b->tile_end || b->high <= b->tile) continue;
+    scores(b, q, ldq);
+    const bool narrow = softmax_strip(b, s, factor);
+    values(b, total, plan->columns, factor, narrow);
+  }
+}
+
+/* Rows [row, row_end): as many as there is room for sums of, against as many tiles as there is room
+ * for, then the next tiles. */
+static void run_block(block *b, const cpu_attention_plan *plan, float *workspace, int64_t row,
+                      int64_t row_end) {
+  const cpu_attention *a = b->a;
+  const int64_t columns = plan->columns, each = plan->tiles * b->keys;
   seen s[CPU_ATTENTION_ROWS];
   int64_t low, high, unused;
   span_of(a, row, &low, &unused);
   span_of(a, row_end - 1, &unused, &high);
   for (int64_t r = row; r < row_end; r++) s[r - row] = nothing_seen(a, r);
   for (int64_t i = 0; i < (row_end - row) * columns; i += V) v_store(b->total + i, v_zero());
-  for (b->tile = low / b->lds * b->lds; b->tile < high; b->tile += b->lds) {
-    b->tile_end = b->tile + b->lds < a->keys ? b->tile + b->lds : a->keys;
-    pack_tile(b, low > b->tile ? low : b->tile, high < b->tile_end ? high : b->tile_end);
+  for (int64_t from = low / b->keys * b->keys; from < high; from += each) {
+    const int64_t to = from + each < high ? from + each : high;
+    pack_tiles(b, plan, workspace, from, low > from ? low : from, to);
     for (int64_t r = row; r < row_end; r += b->rows) {
       strip_at(b, r, row_end);
-      if (b->low >= b->tile_end || b->high <= b->tile) continue;
-      scores(b);
-      softmax_strip(b, s + (r - row), factor);
-      values(b, b->total + (r - row) * columns, columns, factor);
+      run_tiles(b, plan, workspace, from, to, s + (r - row), b->total + (r - row) * columns);
     }
   }
   for (int64_t r = row; r < row_end; r++)
     hand_over(a, r, &s[r - row], b->total + (r - row) * columns);
 }
 
+/* Rows [row, row_end), where all tiles that they see are packed together. */
+static void run_packed(block *b, const cpu_attention_plan *plan, float *workspace, int64_t row,
+                       int64_t row_end) {
+  const cpu_attention *a = b->a;
+  const int64_t columns = plan->columns;
+  seen s[CPU_ATTENTION_STRIP];
+  int64_t low, high, unused;
+  span_of(a, row, &low, &unused);
+  span_of(a, row_end - 1, &unused, &high);
+  const int64_t from = low / b->keys * b->keys;
+  pack_tiles(b, plan, workspace, from, low, high);
+  for (int64_t r = row; r < row_end; r += b->rows) {
+    strip_at(b, r, row_end);
+    for (int64_t i = 0; i < b->rows; i++) s[i] = nothing_seen(a, r + i);
+    for (int64_t i = 0; i < b->rows * columns; i += V) v_store(b->total + i, v_zero());
+    run_tiles(b, plan, workspace, from, high, s, b->total);
+    for (int64_t i = 0; i < b->rows; i++) hand_over(a, r + i, &s[i], b->total + i * columns);
+  }
+}
+
 void ATTENTION_HEAD(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace) {
   const bool whole = a->probs || a->relative_row;
-  const cpu_attention_plan plan =
-      cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns, whole, GEMM_ROWS, GEMM_COLS);
-  block b = {.a = a,
-             .k = workspace,
-             .lds = plan.keys,
-             .strip = plan.strip,
-             .plain = is_plain(a),
-             .tile_end = a->keys};
+  const cpu_attention_plan plan = cpu_attention_layout(
+      a->keys, a->dk, a->dv, a->relative_columns, whole, ATTENTION_UNIT > 1, GEMM_ROWS, GEMM_COLS);
+  block b = {.a = a, .lds = plan.lds, .keys = plan.keys, .strip = plan.strip, .plain = is_plain(a)};
   const bool tiles = a->part || plan.keys < a->keys;
-  b.v = workspace + plan.v;
-  b.position = workspace + plan.position;
+  tile_at(&b, &plan, workspace, 0, 0);
   b.key_side = workspace + plan.key_side;
   b.score = workspace + plan.score;
   b.total = workspace + plan.total;
@@ -493,8 +601,12 @@ void ATTENTION_HEAD(const cpu_attention *a, int64_t row, int64_t row_end, float 
   if (a->keys > 0 && a->rel_q)
     product(a->keys, a->dk, a->k, a->ldk, a->rel_q, 0, a->relative_columns / GEMM_COLS, b.key_side,
             a->relative_columns);
+  if (tiles && plan.tiles * plan.keys >= a->keys) {
+    run_packed(&b, &plan, workspace, row, row_end);
+    row = row_end;
+  }
   for (; tiles && row < row_end; row += plan.rows)
-    run_block(&b, row, row_end - row < plan.rows ? row_end : row + plan.rows, plan.columns);
+    run_block(&b, &plan, workspace, row, row_end - row < plan.rows ? row_end : row + plan.rows);
   for (; row < row_end; row += b.rows) {
     strip_at(&b, row, row_end);
     run_strip(&b);
