@@ -311,15 +311,23 @@ class Writer:
             return None
         raise Problem(f"opcode {end.op}: {UNKNOWN}")
 
+    def fork(self, b, text, yes, no, merge, control):
+        """The two ways from b to where they meet.  A way without statements is no arm: what it sets is set before.  SwiftShader,
+        the software device of browsers, takes twice as long for each two arms that come one after the other."""
+        if yes == merge:
+            yes, no, text = no, yes, f"!{text}"
+        if no == merge:
+            self.pass_on(b.label, no)
+        self.arm(b, f"if ({text}) {{", yes, merge, control)
+        if no != merge:
+            mark = self.lines.pop() + " else {"
+            self.arm(b, mark.strip(), no, merge, control)
+
     def branch(self, b, stop):
         condition, yes, no = b.end.args[:3]
         text, control = self.value(condition), Control([condition])
         if b.selection is not None:
-            self.arm(b, f"if ({text}) {{", yes, b.selection, control)
-            if no != b.selection or self.m.blocks[no].phis:
-                self.lines[-1] += " else {"
-                mark = self.lines.pop()
-                self.arm(b, mark.strip(), no, b.selection, control)
+            self.fork(b, text, yes, no, b.selection, control)
             return self.arrive(b.selection, stop)
         for around in filter(None, (self.loop, self.switch)):  # leaving early decides who gets to the rest of it
             around[-1].conditions.append(condition)
@@ -333,9 +341,7 @@ class Writer:
                 return self.go(b.label, other, stop)
         if stop not in (yes, no):
             raise Problem("a condition whose ways do not meet: " + UNKNOWN)
-        self.arm(b, f"if ({text}) {{", yes, stop, control)
-        mark = self.lines.pop() + " else {"
-        self.arm(b, mark.strip(), no, stop, control)
+        self.fork(b, text, yes, no, stop, control)
         return None
 
     def switch_of(self, b, stop):
