@@ -42,7 +42,8 @@ typedef struct wgp_card {
   uint32_t type;                      /* WGPUAdapterType */
   uint32_t vendor, device;            /* PCI ids; 0: not told */
   bool has_immediates;
-  bool wgsl; /* shaders are WGSL, and parameters lie in a uniform buffer */
+  bool wgsl;    /* shaders are WGSL, and parameters lie in a uniform buffer */
+  bool browser; /* a page's: in another process, with memory of its own */
   WGPULimits limits;
 } wgp_card;
 
