@@ -141,8 +141,12 @@ static WGPUFuture map_buffer(WGPUBuffer buffer, uint64_t mode, size_t offset, si
     PUT(MAP, ID(&reply), ID(buffer), (uint32_t)offset, (uint32_t)size, ID(mapped));
     wait_for(&reply);
   }
-  then.callback(mapped && !reply.error ? WGPUMapAsyncStatus_Success : 0, (WGPUStringView){0},
-                then.userdata1, then.userdata2);
+  if (reply.error) {
+    free(mapped);
+    mapped = NULL;
+  }
+  then.callback(mapped ? WGPUMapAsyncStatus_Success : 0, (WGPUStringView){0}, then.userdata1,
+                then.userdata2);
   return (WGPUFuture){0};
 }
 

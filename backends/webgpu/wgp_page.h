@@ -21,13 +21,29 @@ enum {
 };
 
 /* The records, by their first word: (words << 8) | call.  SKIP: the rest of the ring is empty. */
-#define WGP_CALLS(CALL)                                                                           \
-  CALL(SKIP)                                                                                      \
-  CALL(ADAPTER)                                                                                   \
-  CALL(DEVICE) CALL(RELEASE) CALL(BUFFER) CALL(MAP) CALL(SHADER) CALL(GROUP_LAYOUT)               \
-      CALL(PIPELINE_LAYOUT) CALL(PIPELINE) CALL(BIND_GROUP) CALL(ENCODER) CALL(COPY) CALL(FINISH) \
-          CALL(PASS) CALL(SET_PIPELINE) CALL(SET_GROUP) CALL(DISPATCH) CALL(END) CALL(WRITE)      \
-              CALL(SUBMIT) CALL(POLL)
+#define WGP_CALLS(CALL) \
+  CALL(SKIP)            \
+  CALL(ADAPTER)         \
+  CALL(DEVICE)          \
+  CALL(RELEASE)         \
+  CALL(BUFFER)          \
+  CALL(MAP)             \
+  CALL(SHADER)          \
+  CALL(GROUP_LAYOUT)    \
+  CALL(PIPELINE_LAYOUT) \
+  CALL(PIPELINE)        \
+  CALL(BIND_GROUP)      \
+  CALL(ENCODER)         \
+  CALL(COPY)            \
+  CALL(FINISH)          \
+  CALL(PASS)            \
+  CALL(SET_PIPELINE)    \
+  CALL(SET_GROUP)       \
+  CALL(DISPATCH)        \
+  CALL(END)             \
+  CALL(WRITE)           \
+  CALL(SUBMIT)          \
+  CALL(POLL)
 
 typedef enum wgp_call {
 #define CALL(name) WGP_CALL_##name,

@@ -12,7 +12,7 @@ const LIMITS = ["maxStorageBuffersPerShaderStage", "maxStorageBufferBindingSize"
                 "minUniformBufferOffsetAlignment", "maxComputeWorkgroupStorageSize", "maxComputeInvocationsPerWorkgroup", "maxComputeWorkgroupSizeX",
                 "maxComputeWorkgroupsPerDimension"]; // wgp_page_adapter.limits
 
-let memory, ring, adapter;
+let memory, ring;
 const objects = new Map(), finished = new Map(); // by handle; promises by submission
 
 /* The memory grows: views of it are made anew when they are used. */
@@ -49,7 +49,7 @@ const answerScopes = async (at, ...scopes) => {
 };
 
 const findAdapter = async () => {
-  adapter = await navigator.gpu.requestAdapter({powerPreference: "high-performance"});
+  const adapter = await navigator.gpu.requestAdapter({powerPreference: "high-performance"});
   if (!adapter) throw new Error("the browser has no WebGPU adapter: its settings, the driver or the flag of its own (chrome://gpu) are in the way");
   return adapter;
 };

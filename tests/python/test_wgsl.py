@@ -59,6 +59,13 @@ class Writer(unittest.TestCase):
         self.assertLess(text.index("workgroupUniformLoad"), text.index("loop {"))
         self.assertNotIn("workgroupUniformLoad", self.wgsl("for (int i = 0; i < params.rows; i++) { part[lane] = x[i]; barrier(); n[lane] = int(part[63 - lane]); barrier(); }"))
 
+    def test_a_way_without_statements_is_no_arm(self):
+        """What a condition chooses is set before the `if`: SwiftShader does not compile dozens of arms in a row."""
+        text = self.wgsl("int v = lane; for (int i = 0; i < params.rows; i++) { if (x[i] > 0.0) v += n[i]; if (x[i] > 1.0 && n[v] > 3) v -= n[v]; } n[lane] = v;")
+        self.assertGreater(text.count("if ("), 3)
+        self.assertNotIn("else", text)
+        self.assertIn("else", self.wgsl("if (lane < params.rows) n[lane] = 1; else n[lane + 64] = 2;"))
+
     def test_what_is_refused(self):
         for body, wanted in (("if (lane < 3) { part[lane] = x[lane]; barrier(); } n[lane] = int(part[0]);", "a barrier under a condition that differs"),
                              ("n[lane] = bitfieldReverse(n[lane]);", "opcode 204: the WGSL writer .* has no word"),

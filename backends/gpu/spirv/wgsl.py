@@ -311,15 +311,21 @@ class Writer:
             return None
         raise Problem(f"opcode {end.op}: {UNKNOWN}")
 
+    def is_bare(self, label, merge):
+        """Whether nothing is done on the way to `merge` that begins with this block."""
+        b = self.m.blocks[label]
+        return label == merge or (b.end.op == BRANCH and b.end.args[0] == merge and not b.phis and not b.body and not b.loop)
+
     def fork(self, b, text, yes, no, merge, control):
-        """The two ways from b to where they meet.  A way without statements is no arm: what it sets is set before.  SwiftShader,
-        the software device of browsers, takes twice as long for each two arms that come one after the other."""
-        if yes == merge:
+        """The two ways from b to where they meet.  One on which nothing is done is no arm: what it passes on is set before.  A
+        search of SwiftShader, the software device of browsers, takes twice as long for each two arms that lie behind others."""
+        if self.is_bare(yes, merge):
             yes, no, text = no, yes, f"!{text}"
-        if no == merge:
-            self.pass_on(b.label, no)
+        bare = self.is_bare(no, merge)
+        if bare:
+            self.pass_on(b.label if no == merge else no, merge)
         self.arm(b, f"if ({text}) {{", yes, merge, control)
-        if no != merge:
+        if not bare:
             mark = self.lines.pop() + " else {"
             self.arm(b, mark.strip(), no, merge, control)
 
