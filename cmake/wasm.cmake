@@ -56,6 +56,7 @@ configure_file(${root}/jconfigint.h.in ${PROJECT_BINARY_DIR}/wasm/jpeg/jconfigin
 
 # The names that the rest of the build links.
 add_library(PkgConfig::ACCEL_CJSON ALIAS accel_wasm_cjson)
+add_library(PkgConfig::ACCEL_ZLIB ALIAS accel_wasm_zlib)
 add_library(accel_wasm_pictures INTERFACE)
 target_link_libraries(accel_wasm_pictures INTERFACE accel_wasm_png accel_wasm_jpeg accel_wasm_zlib)
 add_library(PkgConfig::ACCEL_PICTURES ALIAS accel_wasm_pictures)

@@ -13,7 +13,7 @@ target_link_libraries(accel_wasm PRIVATE accel_options ${builtin_targets} PkgCon
 # WORKERFS reads a page's files part by part, NODEFS those of the machine for tests in node.
 target_link_options(accel_wasm PRIVATE -O1 --no-entry -lworkerfs.js -lnodefs.js -sMODULARIZE -sEXPORT_NAME=accelWasm -sENVIRONMENT=web,worker,node
   -sFORCE_FILESYSTEM -sALLOW_MEMORY_GROWTH -sINITIAL_MEMORY=64MB -sMAXIMUM_MEMORY=4GB -sTOTAL_STACK=2MB -sEXPORTED_FUNCTIONS=_malloc,_free
-  -sEXPORTED_RUNTIME_METHODS=FS,WORKERFS,NODEFS,UTF8ToString,stringToUTF8,lengthBytesUTF8)
+  -sEXPORTED_RUNTIME_METHODS=FS,WORKERFS,NODEFS,wasmMemory,UTF8ToString,stringToUTF8,lengthBytesUTF8)
 if(ACCEL_WASM_THREADS)
   # Workers start with the module: while a call runs, nobody could start one.  Some more than there are processors, for files that are read ahead.
   target_link_options(accel_wasm PRIVATE -Wno-pthreads-mem-growth "-sPTHREAD_POOL_SIZE=(typeof navigator=='object'?navigator.hardwareConcurrency:4)+4")

@@ -12,6 +12,8 @@
  * a lock held; on_error (wgp_open.c) keeps the first one of the thread, and wgp_check makes an error
  * of it.  A command buffer that is wrong must not be submitted: wgpu-native would end the process.
  *
+ * In a web page the calls are the browser's (wgp_page.c in the place of wgp_library.c).
+ *
  * Files: wgp_library.c (the library, adapters) wgp_device.c (what there is) wgp_open.c (devices,
  * limits, errors) wgp_memory.c (buffers, copies) wgp_pipeline.c (kernels) wgp_spirv.c, wgp_wgsl.c
  * (their shaders) wgp_stream.c (commands of a run) wgp_api.c (the gpu_api). */
@@ -42,7 +44,8 @@ typedef struct wgp_card {
   uint32_t type;                      /* WGPUAdapterType */
   uint32_t vendor, device;            /* PCI ids; 0: not told */
   bool has_immediates;
-  bool wgsl; /* shaders are WGSL, and parameters lie in a uniform buffer */
+  bool wgsl;    /* shaders are WGSL, and parameters lie in a uniform buffer */
+  bool browser; /* a page's: in another process, with memory of its own */
   WGPULimits limits;
 } wgp_card;
 

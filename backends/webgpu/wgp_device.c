@@ -80,7 +80,8 @@ int32_t wgp_memory(uint32_t device, accel_plugin_memory *out, accel_plugin_error
     return kit_fail(error, ACCEL_PLUGIN_E_ARGUMENT, -1, "no WebGPU device %u%s%s", device,
                     *l->why ? ": " : "", l->why);
   accel_plugin_memory m = {.size = out->size};
-  if (type_of(&l->card[device]) == ACCEL_PLUGIN_DEVICE_SOFTWARE) {
+  const wgp_card *card = &l->card[device];
+  if (type_of(card) == ACCEL_PLUGIN_DEVICE_SOFTWARE && !card->browser) {
     const int32_t rc = kit_system_memory(&m, error);
     if (rc) return rc;
   }

@@ -5,6 +5,16 @@
 #include "gpu/spirv/gpu_spirv.h"
 #include "webgpu/wgp.h"
 
+/* In a page always, where the kernels' SPIR-V is not linked. */
+static bool is_wgsl(const gpu_device *d) {
+#ifdef __EMSCRIPTEN__
+  (void)d;
+  return true;
+#else
+  return d->card->wgsl;
+#endif
+}
+
 static uint32_t bindings(uint32_t n_bind, uint64_t names) {
   uint32_t n = 0;
   for (uint32_t i = 0; i < n_bind; i++) n += wgp_name_of(names, i) == i;
@@ -16,7 +26,7 @@ static WGPUComputePipeline make(const gpu_device *d, uint32_t kernel, uint64_t n
   static const char entry[] = "main";
   const wgp_functions *f = d->f;
   WGPUShaderModule module =
-      d->card->wgsl ? wgp_wgsl_module(d, kernel, names) : wgp_spirv_module(d, kernel);
+      is_wgsl(d) ? wgp_wgsl_module(d, kernel, names) : wgp_spirv_module(d, kernel);
   if (!module) return NULL;
   const WGPUComputePipelineDescriptor wanted = {
       .layout = d->layout[bindings(gpu_kernels[kernel].n_bind, names)].pipeline,
@@ -53,7 +63,7 @@ static WGPUComputePipeline keep(gpu_device *d, uint32_t kernel, uint64_t names,
 /* No lock is held while the driver compiles: two threads that need a kernel at once both make it. */
 int32_t wgp_pipeline(gpu_device *d, uint32_t kernel, uint64_t names, WGPUComputePipeline *out,
                      accel_plugin_error *error) {
-  const gpu_shader *shader = d->card->wgsl ? &gpu_wgsl[kernel] : &gpu_spirv[kernel];
+  const gpu_shader *shader = is_wgsl(d) ? &gpu_wgsl[kernel] : &gpu_spirv[kernel];
   char why[160];
   *out = names == wgp_names_apart(gpu_kernels[kernel].n_bind)
              ? atomic_load_explicit(&d->pipeline[kernel], memory_order_acquire)

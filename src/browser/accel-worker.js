@@ -38,10 +38,22 @@ const mount = (files) => {
   return folder;
 };
 
+/* Starts the worker that makes the module's WebGPU calls, before anything may wait for one. */
+const startGpu = async () => {
+  if (!module._accel_browser_gpu_ring || !navigator.gpu || !Atomics.waitAsync) return;
+  const worker = new Worker(new URL("./accel-gpu.js", location.href));
+  await new Promise((resolve, reject) => {
+    worker.onmessage = resolve;
+    worker.onerror = () => reject({name: "not-found", message: "accel-gpu.js could not be loaded", remedy: "copy the whole folder build/browser"});
+    worker.postMessage({memory: module.wasmMemory, ring: module._accel_browser_gpu_ring() >>> 0});
+  });
+};
+
 const calls = {
   async start({threads, script}) {
     importScripts(script);
     module = await accelWasm({onEvent: (json) => postMessage({id: current, event: JSON.parse(json)}), mainScriptUrlOrBlob: script});
+    await startGpu();
     if (module._accel_browser_create(threads || 0)) throw {name: "error", message: "the module could not be set up", remedy: ""};
     const shared = module.HEAP32.buffer;
     return shared instanceof ArrayBuffer ? {} : {memory: shared, cancel: module._accel_browser_cancel() >> 2};

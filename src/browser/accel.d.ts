@@ -5,7 +5,7 @@
  *     const embed = await accel.pipeline("feature-extraction", files);
  *     const vector = await embed("a text");
  *
- * Everything runs in one worker: a call waits for those before it.
+ * Everything runs in one worker, and on the GPU by the calls of another: a call waits for those before it.
  */
 
 /** What one file of a model may be.  A Response is read to its end; the page has fetched it. */
@@ -28,6 +28,11 @@ export interface PipelineOptions {
   precision?: Precision;
   /** Class of transformers, "BertForMaskedLM"; default: architectures[0] of config.json. */
   architecture?: string;
+  /**
+   * Default: "cpu".  "webgpu": the browser's GPU, where the page is cross-origin isolated; "webgpu,cpu": there if it can,
+   * else on the processor.  detect() tells what there is, and why not.
+   */
+  device?: string;
   /** `total` is 0 where it is not known. */
   onProgress?: (progress: {what: string; done: number; total: number}) => void;
 }

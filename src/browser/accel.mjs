@@ -176,11 +176,11 @@ const tasks = {
 export const supportedTasks = Object.keys(tasks);
 
 /** Loads a model for a task and gives a function that runs it. */
-export async function pipeline(task, model, {precision, architecture, onProgress} = {}) {
+export async function pipeline(task, model, {precision, architecture, device = "cpu", onProgress} = {}) {
   if (!Object.hasOwn(tasks, task))
     throw new AccelError({name: "unsupported", message: `task '${task}' is not there in browsers`, remedy: `one of ${supportedTasks.join(", ")}`});
   const to = await start(), progress = (event) => event.event === "progress" && onProgress?.(event);
-  const opened = await to.call("open", {task, precision, architecture, device: "cpu"}, {files: await filesOf(model), onEvent: progress});
+  const opened = await to.call("open", {task, precision, architecture, device}, {files: await filesOf(model), onEvent: progress});
   const run = (input, {signal, ...options} = {}) =>
     tasks[task]((call, request, onEvent) => to.call(call, {endpoint: opened.endpoint, ...request}, {onEvent, signal}), input, options);
   run.task = task;
@@ -191,6 +191,6 @@ export async function pipeline(task, model, {precision, architecture, onProgress
 }
 
 /** Runs a golden file that lies among the model's files (docs/verify.md). */
-export async function verify(model, golden, {precision, architecture} = {}) {
-  return (await start()).call("verify", {golden, precision, architecture, device: "cpu"}, {files: await filesOf(model)});
+export async function verify(model, golden, {precision, architecture, device = "cpu"} = {}) {
+  return (await start()).call("verify", {golden, precision, architecture, device}, {files: await filesOf(model)});
 }

@@ -184,12 +184,19 @@ static const char *plugin_of(const char *hardware) {
 }
 
 #ifdef __EMSCRIPTEN__
-/* In a page there is the processor and what the browser offers, of which nothing is used yet. */
+/* In a page there is the processor and, of what the browser offers, WebGPU. */
 static accel_status explain_in_page(accel__hardware *h, const char *hardware, accel__absence *a) {
   a->remedy = "use cpu";
-  if (!strcmp(hardware, "webgpu"))
-    a->reason = "a browser's WebGPU answers by promises, and nothing waits for them here";
-  else if (!strcmp(hardware, "webnn"))
+  if (!strcmp(hardware, "webgpu")) {
+    const char *why;
+    ACCEL_TRY(plugin_facts(h, hardware, a, &why));
+    a->reason = why;
+    if (a->compiled) return ACCEL_OK;
+    a->reason = "WebGPU is reached through memory that workers share, and this page shares none";
+    a->remedy =
+        "send the headers Cross-Origin-Opener-Policy: same-origin and "
+        "Cross-Origin-Embedder-Policy: require-corp";
+  } else if (!strcmp(hardware, "webnn"))
     a->reason = "navigator.ml is not used: on Linux no browser has an implementation behind it";
   else
     ACCEL_FORMAT(a->reason, &h->arena, "a web page reaches no hardware of the kind '%s'", hardware);

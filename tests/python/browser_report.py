@@ -25,7 +25,8 @@ return {scroll: page.scrollWidth, inner: innerWidth, height: page.scrollHeight, 
 
 
 class Browser:
-    def __init__(self, script=False):
+    def __init__(self, script=False, more=("--disable-gpu",)):
+        """more: arguments of the browser."""
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
@@ -36,7 +37,7 @@ class Browser:
                 break
             except (urllib.error.URLError, OSError):
                 time.sleep(0.1)
-        options = {"args": ["--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"],
+        options = {"args": ["--headless=new", "--no-sandbox", "--hide-scrollbars", *more],
                    "prefs": {"profile.managed_default_content_settings.javascript": 1 if script else 2}}
         wanted = {"goog:chromeOptions": options, "goog:loggingPrefs": {"browser": "ALL"}}
         self.session = "/session/" + self.call("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})["sessionId"]
@@ -44,7 +45,7 @@ class Browser:
     def call(self, method, path, data=None):
         body = json.dumps(data or {}).encode() if method == "POST" else None
         request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method, data=body, headers={"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=60) as answer:
+        with urllib.request.urlopen(request, timeout=300) as answer:
             return json.load(answer)["value"]
 
     def cdp(self, command, **parameters):

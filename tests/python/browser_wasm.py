@@ -1,6 +1,7 @@
 """The WebAssembly module in headless Chromium, in a page that is cross-origin isolated (threads) and in one that is not: goldens within their bounds,
-MiniLM's vectors beside the native library's, pictures, tokens as they come, errors, files of all kinds, and the page of examples/browser.  Builds the
-module first (scripts/wasm).  Exits 77 where emscripten, or Debian's chromium and chromium-driver, are not installed.
+MiniLM's vectors beside the native library's, pictures, tokens as they come, errors, files of all kinds, and the page of examples/browser; and on the
+browser's WebGPU, of which Chromium has SwiftShader, which computes on the processor.  Builds the module first (scripts/wasm).  Exits 77 where emscripten,
+or Debian's chromium and chromium-driver, are not installed.
 
 ACCEL_BROWSER_SHOTS: a directory that gets the pictures.  ACCEL_BROWSER_RATES=1: also prints how fast MiniLM runs."""
 import base64
@@ -27,6 +28,11 @@ GOLDENS = [("bert", "golden.BertModel.right.safetensors", "fp32"), ("bert", "gol
            ("vit", "golden.ViTForImageClassification.batch.safetensors", "fp32"), ("vit", "golden.ViTModel.wide.safetensors", "int8"), ("convnext", None, "fp32"),
            ("resnet", None, "int8"), ("llama", None, "fp32"), ("gpt2", None, "fp32"), ("mamba", None, "fp32"), ("qwen3_moe", None, "fp32"), ("whisper", None, "fp32"),
            ("t5", None, "fp32"), ("qwen3_next", None, "fp32"), ("segformer", None, "fp32")]
+
+GPU_GOLDENS = [("bert", "golden.BertModel.right.safetensors", "fp32"), ("bert", "golden.BertModel.right.safetensors", "int8"),
+               ("vit", "golden.ViTForImageClassification.batch.safetensors", "fp32"), ("vit", "golden.ViTModel.wide.safetensors", "int8"), ("llama", None, "fp32"),
+               ("bert_wide", "golden.BertModel.right.safetensors", "int4"), ("resnet", None, "fp32"), ("t5", None, "fp16")]
+SWIFTSHADER = ("--enable-unsafe-webgpu", "--use-webgpu-adapter=swiftshader", "--enable-features=Vulkan")
 
 
 class Handler(http.server.SimpleHTTPRequestHandler):
@@ -64,14 +70,17 @@ const load = async (base, names) => Object.fromEntries(await Promise.all(names.m
 """
 
 
-class Page:
+class Opened:
+    """A browser with the page, and what tests say to it."""
     kind = "plain"
+    arguments = ("--disable-gpu",)
+    device = "cpu"
 
     @classmethod
     def setUpClass(cls):
         cls.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         threading.Thread(target=cls.server.serve_forever, daemon=True).start()
-        cls.browser = Browser(script=True)
+        cls.browser = Browser(script=True, more=cls.arguments)
         cls.call("/timeouts", {"script": 300000})
         cls.browser.cdp("Emulation.setDeviceMetricsOverride", width=800, height=900, deviceScaleFactor=1, mobile=False)
         cls.call("/url", {"url": f"http://127.0.0.1:{cls.server.server_port}/{cls.kind}/tasks.html"})
@@ -101,15 +110,91 @@ class Page:
             with open(os.path.join(folder, f"{name}-{self.kind}.png"), "wb") as f:
                 f.write(base64.b64decode(self.browser.cdp("Page.captureScreenshot", format="png")["data"]))
 
-    def test_goldens(self):
-        for name, golden, precision in GOLDENS:
+    def check_goldens(self, goldens):
+        for name, golden, precision in goldens:
             with self.subTest(model=name, precision=precision):
                 model = self.model("models", name)
                 golden = golden or next(n for n in model["names"] if n.startswith("golden"))
                 architecture = golden.split(".")[1]
                 found = self.answer("return accel.verify(await load(given.base, given.names), given.golden, given.how)", **model, golden=golden,
-                                    how={"precision": precision, "architecture": architecture})
+                                    how={"precision": precision, "architecture": architecture, "device": self.device})
                 self.assertTrue(found.get("pass"), found)
+
+    def check_generation(self):
+        with open(os.path.join(FIXTURES, "pipelines", "text", "expected.json"), encoding="utf-8") as f:
+            expected = json.load(f)
+        found = self.answer("""const run = await accel.pipeline('text-generation', await load(given.base, given.names), {device: given.device}), all = [];
+            for (const options of given.options) {
+              const streamed = given.prompts.map(() => ''), told = [];
+              const answers = await run(given.prompts, {...options, onToken: ({prompt, text}) => { streamed[prompt] += text; told.push(performance.now()); }});
+              all.push({texts: answers.map((a) => a.text), streamed, events: told.length, tokens: answers[0].new_tokens});
+            }
+            await run.dispose(); return all""", **self.model("pipelines", "text"), device=self.device, prompts=expected["prompts"],
+                            options=[r["options"] for r in expected["results"][:3]])
+        self.assertIsInstance(found, list, found)
+        for mine, result in zip(found, expected["results"]):
+            self.assertEqual(mine["texts"], result["texts"])
+            self.assertEqual(mine["streamed"], result["texts"])
+            self.assertEqual(mine["events"], mine["tokens"])
+
+    def check_pictures(self):
+        with open(os.path.join(FIXTURES, "media", "vit", "golden.json"), encoding="utf-8") as f:
+            golden = json.load(f)["cases"][0]
+        found = self.answer("""const run = await accel.pipeline('image-classification', await load(given.base, given.names), {device: given.device});
+            const files = await load('tests/fixtures/', given.files), answers = await run(Object.values(files));
+            const other = await run(await fetch('tests/fixtures/image/pictures/turned.webp'));
+            await run.dispose(); return {answers, other}""", **self.model("media", "vit"), device=self.device, files=golden["files"])
+        self.assertIn("answers", found, found)
+        for mine, theirs in zip(found["answers"], golden["want"]):
+            self.assertEqual([label["label"] for label in mine], [label["label"] for label in theirs[:5]])
+            self.assertLess(max(abs(a["score"] - b["score"]) for a, b in zip(mine, theirs)), 1e-5)
+        self.assertEqual(len(found["other"]), 5)  # decoded by the browser
+
+    def check_embeddings(self, bound, batch):
+        """MiniLM beside the native library's vectors, and its rate with so many texts in a call; how many threads it had."""
+        if not os.path.isfile(os.path.join(MINILM, "model.safetensors")):
+            self.skipTest("MiniLM is not there: scripts/fetch-minilm")
+        names = [n for n in files_below(MINILM) if not n.endswith((".bin", ".onnx", ".h5"))]
+        native = subprocess.run([ACCEL, "embed", "--json", "--device", "cpu", MINILM, *TEXTS], capture_output=True, text=True, check=True)
+        wanted = json.loads(native.stdout)["embeddings"]
+        found = self.answer("""const run = await accel.pipeline('feature-extraction', await load('minilm/', given.names), {device: given.device});
+            const begin = performance.now(), first = await run(given.texts[0]), once = performance.now() - begin;
+            const many = performance.now();
+            for (let i = 0; i < given.rounds; i++) await run(Array(given.batch).fill(given.texts[0]));
+            const rate = given.batch * given.rounds / ((performance.now() - many) / 1000), all = (await run(given.texts)).map((v) => [...v]);
+            const threads = run.threads; await run.dispose();
+            return {all, first: [...first], once, rate, threads}""", names=names, texts=TEXTS, device=self.device,
+                            rounds=10 if self.device == "cpu" else 1, batch=batch)
+        self.assertIn("all", found, found)
+        for mine, theirs in zip(found["all"] + [found["first"]], wanted + [wanted[0]]):
+            self.assertEqual(len(mine), 384)
+            self.assertLess(max(abs(a - b) for a, b in zip(mine, theirs)), bound)
+        if os.environ.get("ACCEL_BROWSER_RATES"):
+            print(f"{self.kind} {self.device}: MiniLM, {found['threads']} threads: first text {found['once']:.0f} ms, {found['rate']:.2g} texts a second in {batch}s")
+        return found["threads"]
+
+    def check_page(self):
+        """examples/browser: tokens reach the page; looked at by a person with ACCEL_BROWSER_SHOTS."""
+        self.call("/url", {"url": f"http://127.0.0.1:{self.server.server_port}/{self.kind}/tasks.html"})
+        self.answer("""const set = (id, files) => { const moved = new DataTransfer(); for (const f of files) moved.items.add(f); document.getElementById(id).files = moved.files; };
+            const blobs = await Promise.all(Object.entries(await load(given.base, given.names)).map(async ([name, r]) => new File([await r.blob()], name)));
+            set('model', blobs); document.getElementById('task').value = 'text-generation'; document.getElementById('text').value = 'Once upon a time';
+            document.getElementById('device').value = given.device; document.querySelector('button').click(); return 1""",
+                    **self.model("pipelines", "text"), device=self.device)
+        end = time.monotonic() + 60
+        while time.monotonic() < end:
+            status = self.answer("return document.getElementById('status').textContent")
+            if " ms" in status or "rror" in status:
+                break
+            time.sleep(0.1)
+        self.assertRegex(status, self.device + r".*fp32.*threads: \d+.*tokens a second, \d+ ms")
+        self.assertGreater(len(self.answer("return document.getElementById('output').value")), len("Once upon a time"))
+        self.shot(f"generation-{self.device}")
+
+
+class Page(Opened):
+    def test_goldens(self):
+        self.check_goldens(GOLDENS)
 
     def test_detect(self):
         found = self.answer("return accel.detect()")
@@ -118,57 +203,18 @@ class Page:
         self.assertEqual(devices["cpu"]["arch"], "simd128")
         self.assertEqual([p["path"] for p in found["plugins"] if p.get("name") == "cpu"], ["built-in:cpu"])
         self.assertRegex(devices["webnn"]["reason"], "navigator.ml")
-        self.assertRegex(devices["webgpu"]["reason"], "promises")
+        self.assertRegex(devices["webgpu"]["reason"], "shares none" if self.kind == "plain" else "no WebGPU")
+        found = self.answer("return accel.pipeline('feature-extraction', await load(given.base, given.names), {device: 'webgpu'})", **self.model("pipelines", "base"))
+        self.assertRegex(found["error"], "Cross-Origin-Embedder-Policy" if self.kind == "plain" else "no WebGPU")
 
     def test_embeddings(self):
-        if not os.path.isfile(os.path.join(MINILM, "model.safetensors")):
-            self.skipTest("MiniLM is not there: scripts/fetch-minilm")
-        names = [n for n in files_below(MINILM) if not n.endswith((".bin", ".onnx", ".h5"))]
-        native = subprocess.run([ACCEL, "embed", "--json", "--device", "cpu", MINILM, *TEXTS], capture_output=True, text=True, check=True)
-        wanted = json.loads(native.stdout)["embeddings"]
-        found = self.answer("""const run = await accel.pipeline('feature-extraction', await load('minilm/', given.names));
-            const begin = performance.now(), first = await run(given.texts[0]), once = performance.now() - begin;
-            const many = performance.now();
-            for (let i = 0; i < 10; i++) await run(Array(16).fill(given.texts[0]));
-            const rate = 160 / ((performance.now() - many) / 1000), all = (await run(given.texts)).map((v) => [...v]);
-            const threads = run.threads; await run.dispose();
-            return {all, first: [...first], once, rate, threads}""", names=names, texts=TEXTS)
-        self.assertIn("all", found, found)
-        for mine, theirs in zip(found["all"] + [found["first"]], wanted + [wanted[0]]):
-            self.assertEqual(len(mine), 384)
-            self.assertLess(max(abs(a - b) for a, b in zip(mine, theirs)), 2e-6)
-        self.assertEqual(found["threads"] > 1, self.kind == "isolated" and os.cpu_count() > 1)
-        if os.environ.get("ACCEL_BROWSER_RATES"):
-            print(f"{self.kind}: MiniLM, {found['threads']} threads: first text {found['once']:.0f} ms, {found['rate']:.0f} texts a second in 16s")
+        self.assertEqual(self.check_embeddings(2e-6, 16) > 1, self.kind == "isolated" and os.cpu_count() > 1)
 
     def test_generation(self):
-        with open(os.path.join(FIXTURES, "pipelines", "text", "expected.json"), encoding="utf-8") as f:
-            expected = json.load(f)
-        found = self.answer("""const run = await accel.pipeline('text-generation', await load(given.base, given.names)), all = [];
-            for (const options of given.options) {
-              const streamed = given.prompts.map(() => ''), told = [];
-              const answers = await run(given.prompts, {...options, onToken: ({prompt, text}) => { streamed[prompt] += text; told.push(performance.now()); }});
-              all.push({texts: answers.map((a) => a.text), streamed, events: told.length, tokens: answers[0].new_tokens});
-            }
-            await run.dispose(); return all""", **self.model("pipelines", "text"), prompts=expected["prompts"], options=[r["options"] for r in expected["results"][:3]])
-        self.assertIsInstance(found, list, found)
-        for mine, result in zip(found, expected["results"]):
-            self.assertEqual(mine["texts"], result["texts"])
-            self.assertEqual(mine["streamed"], result["texts"])
-            self.assertEqual(mine["events"], mine["tokens"])
+        self.check_generation()
 
     def test_pictures(self):
-        with open(os.path.join(FIXTURES, "media", "vit", "golden.json"), encoding="utf-8") as f:
-            golden = json.load(f)["cases"][0]
-        found = self.answer("""const run = await accel.pipeline('image-classification', await load(given.base, given.names));
-            const files = await load('tests/fixtures/', given.files), answers = await run(Object.values(files));
-            const other = await run(await fetch('tests/fixtures/image/pictures/turned.webp'));
-            await run.dispose(); return {answers, other}""", **self.model("media", "vit"), files=golden["files"])
-        self.assertIn("answers", found, found)
-        for mine, theirs in zip(found["answers"], golden["want"]):
-            self.assertEqual([label["label"] for label in mine], [label["label"] for label in theirs[:5]])
-            self.assertLess(max(abs(a["score"] - b["score"]) for a, b in zip(mine, theirs)), 1e-5)
-        self.assertEqual(len(found["other"]), 5)  # decoded by the browser
+        self.check_pictures()
 
     def test_files(self):
         """The same model as Files of an input, as a Map, as bytes, and as a folder of the origin's private file system."""
@@ -217,21 +263,7 @@ class Page:
         self.assertEqual(found.get("status") if isinstance(found, dict) else found, "unsupported" if self.kind == "plain" else "cancelled", found)
 
     def test_page(self):
-        """examples/browser: tokens reach the page; looked at by a person with ACCEL_BROWSER_SHOTS."""
-        self.call("/url", {"url": f"http://127.0.0.1:{self.server.server_port}/{self.kind}/tasks.html"})
-        self.answer("""const set = (id, files) => { const moved = new DataTransfer(); for (const f of files) moved.items.add(f); document.getElementById(id).files = moved.files; };
-            const blobs = await Promise.all(Object.entries(await load(given.base, given.names)).map(async ([name, r]) => new File([await r.blob()], name)));
-            set('model', blobs); document.getElementById('task').value = 'text-generation'; document.getElementById('text').value = 'Once upon a time';
-            document.querySelector('button').click(); return 1""", **self.model("pipelines", "text"))
-        end = time.monotonic() + 60
-        while time.monotonic() < end:
-            status = self.answer("return document.getElementById('status').textContent")
-            if " ms" in status or "rror" in status:
-                break
-            time.sleep(0.1)
-        self.assertRegex(status, r"cpu.*fp32.*threads: \d+.*tokens a second, \d+ ms")
-        self.assertGreater(len(self.answer("return document.getElementById('output').value")), len("Once upon a time"))
-        self.shot("generation")
+        self.check_page()
 
 
 class Plain(Page, unittest.TestCase):
@@ -240,6 +272,39 @@ class Plain(Page, unittest.TestCase):
 
 class Isolated(Page, unittest.TestCase):
     kind = "isolated"
+
+
+class WebGpu(Opened, unittest.TestCase):
+    kind = "isolated"
+    arguments = SWIFTSHADER
+    device = "webgpu"
+
+    def test_detect(self):
+        found = self.answer("return accel.detect()")
+        row = next(d for d in found["devices"] if d["name"] == "webgpu:0")
+        self.assertTrue(row["usable"], row)
+
+    def test_goldens(self):
+        self.check_goldens(GPU_GOLDENS)
+
+    def test_embeddings(self):
+        self.check_embeddings(2e-5, 4)
+
+    def test_generation(self):
+        self.check_generation()
+
+    def test_pictures(self):
+        self.check_pictures()
+
+    def test_page(self):
+        self.check_page()
+
+    def test_errors(self):
+        found = self.answer("return accel.pipeline('feature-extraction', await load(given.base, given.names), {device: 'webgpu:7'})", **self.model("pipelines", "base"))
+        self.assertRegex(found["error"], "webgpu:7")
+        after = self.answer("const run = await accel.pipeline('feature-extraction', await load(given.base, given.names), {device: 'webgpu:7,webgpu'}); "
+                            "return run.placement", **self.model("pipelines", "base"))
+        self.assertRegex(str(after), "webgpu:0")
 
 
 if __name__ == "__main__":

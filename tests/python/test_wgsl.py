@@ -1,6 +1,8 @@
 """The writer of WGSL (backends/gpu/spirv/wgsl.py) on kernels of GLSL: what it makes of control flow that the plugin's conformance does not show, what it
-refuses and how it says so.  Whether the text is right is known by running it: tests/conformance with ACCEL_WEBGPU_SHADERS=wgsl.  Needs glslc."""
+refuses and how it says so; and that the two sides of a page's ring of calls, in C and JavaScript, have the same lists.  Whether the text is right is
+known by running it: tests/conformance with ACCEL_WEBGPU_SHADERS=wgsl, tests/python/browser_wasm.py.  Needs glslc."""
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -23,6 +25,11 @@ void main() {
   %s
 }
 """
+
+
+def text_of(path):
+    with open(os.path.join(ROOT, path), encoding="utf-8") as file:
+        return file.read()
 
 
 @unittest.skipUnless(shutil.which("glslc"), "glslc is not installed")
@@ -52,6 +59,13 @@ class Writer(unittest.TestCase):
         self.assertLess(text.index("workgroupUniformLoad"), text.index("loop {"))
         self.assertNotIn("workgroupUniformLoad", self.wgsl("for (int i = 0; i < params.rows; i++) { part[lane] = x[i]; barrier(); n[lane] = int(part[63 - lane]); barrier(); }"))
 
+    def test_a_way_without_statements_is_no_arm(self):
+        """What a condition chooses is set before the `if`: SwiftShader does not compile dozens of arms in a row."""
+        text = self.wgsl("int v = lane; for (int i = 0; i < params.rows; i++) { if (x[i] > 0.0) v += n[i]; if (x[i] > 1.0 && n[v] > 3) v -= n[v]; } n[lane] = v;")
+        self.assertGreater(text.count("if ("), 3)
+        self.assertNotIn("else", text)
+        self.assertIn("else", self.wgsl("if (lane < params.rows) n[lane] = 1; else n[lane + 64] = 2;"))
+
     def test_what_is_refused(self):
         for body, wanted in (("if (lane < 3) { part[lane] = x[lane]; barrier(); } n[lane] = int(part[0]);", "a barrier under a condition that differs"),
                              ("n[lane] = bitfieldReverse(n[lane]);", "opcode 204: the WGSL writer .* has no word"),
@@ -67,6 +81,17 @@ class Writer(unittest.TestCase):
         for bits, text in ((0x3f800000, "1.0f"), (0xbf000000, "(-0.5f)"), (0x00000001, "1e-45f"), (0x7f7fffff, "3.4028235e+38f"), (0x80000000, "(-0.0f)"), (0x3dcccccd, "0.1f")):
             self.assertEqual(number(bits), text)
         self.assertRaisesRegex(Problem, "infinite or NaN", number, 0x7f800000)
+
+
+class Ring(unittest.TestCase):
+    def test_lists(self):
+        header, worker = text_of("backends/webgpu/wgp_page.h"), text_of("src/browser/accel-gpu.js")
+        calls = re.findall(r"\bCALL\((\w+)\)", header[header.index("CALL(SKIP)"):header.index("typedef enum wgp_call")])
+        self.assertEqual(calls, ["SKIP", *re.findall(r"^  (?:async )?function (\w+)\(", worker, re.M)])
+        for name, word in (("WGP_RING", r"const RING = 1 << (\d+)"), ("WGP_MESSAGE", r"MESSAGE = (\d+)")):
+            self.assertEqual(re.search(rf"{name} = (?:1 << )?(\d+)", header)[1], re.search(word, worker)[1])
+        limits = re.search(r"const LIMITS = \[(.*?)\]", worker, re.S)[1].count('"') // 2
+        self.assertEqual(str(limits), re.search(r"WGP_PAGE_LIMITS = (\d+)", header)[1])
 
 
 if __name__ == "__main__":
