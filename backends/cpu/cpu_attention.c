@@ -102,6 +102,13 @@ static int64_t far_distance(const accel_plugin_node *n) {
   return far < 1 ? 1 : far > 1 << 20 ? 1 << 20 : far;
 }
 
+static uint64_t head_floats(const cpu_kernels *k, const sizes *s, int64_t keys, bool whole,
+                            cpu_attention_form form) {
+  return (uint64_t)round_up(cpu_attention_floats(keys, s->dk, s->dv, s->relative_columns, whole,
+                                                 form, k->tile_rows, k->panel_cols),
+                            16);
+}
+
 static sizes measure_sizes(const cpu_kernels *k, const kit_launch *l, int64_t longest) {
   const accel_plugin_node *n = l->node;
   const accel_plugin_state *state = n->state >= 0 ? &l->program->state[n->state] : NULL;
@@ -120,16 +127,14 @@ static sizes measure_sizes(const cpu_kernels *k, const kit_launch *l, int64_t lo
     shared = (uint64_t)s.heads * 2 * (uint64_t)(s.relative_columns * s.dk) +
              2 * (uint64_t)(longest + 16);
   }
-  /* how many keys a session holds is not known here: enough to go tile by tile, or to pack most */
+  /* how many keys a session holds is not known here: enough to go tile by tile */
   if (state && longest <= CPU_ATTENTION_KEYS) longest = CPU_ATTENTION_KEYS + 1;
   const bool whole = kit_has(&l->out[1]) || s.relative_columns > 0;
   s.shared = (uint64_t)round_up((int64_t)shared, 16);
-  for (int registers = 0; registers <= (k->attention_bf16 && k->tile_registers); registers++) {
-    const int64_t most = state && !whole && registers ? INT32_MAX : longest;
-    const uint64_t floats =
-        (uint64_t)round_up(cpu_attention_floats(most, s.dk, s.dv, s.relative_columns, whole,
-                                                registers, k->tile_rows, k->panel_cols),
-                           16);
+  s.worker = head_floats(k, &s, longest, whole, CPU_ATTENTION_PLAIN);
+  if (k->attention_bf16 && k->tile_registers) {
+    const uint64_t floats = head_floats(
+        k, &s, longest, whole, state ? CPU_ATTENTION_REGISTERS_PAGES : CPU_ATTENTION_REGISTERS);
     if (s.worker < floats) s.worker = floats;
   }
   if (k->attention_i8 && s.dk <= CODES_DIM_MOST && s.dv <= CODES_DIM_MOST) {

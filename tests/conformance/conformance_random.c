@@ -148,8 +148,8 @@ static void attention(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t it
 /* Keys kept in a session, more of them than a page holds or than go at once, and the weights of
  * some heads over them. */
 static void session_probs(maker *m, int64_t heads, int64_t kv, int64_t d, int64_t items,
-                          int64_t longest, int causal) {
-  m->shortest = longest - longest / 20;
+                          int64_t shortest, int64_t longest, int causal) {
+  m->shortest = shortest;
   attention(m, heads, kv, d, items, longest, causal, -1);
   m->shortest = 0;
   conf_case *c = m->c;
@@ -335,13 +335,13 @@ const char *conf_random(uint64_t seed, conf_cases *out) {
   attention(&m, 4, 4, 64, 2, 120, 0, 16);
   attention(&m, 6, 3, 80, 4, 50, 1, 20);
   attention(&m, 3, 3, 20, 6, 40, 0, -1);
-  session_probs(&m, 2, 1, 8, 2, 290, 1);
-  session_probs(&m, 3, 3, 8, 4, 20, 0);
-  session_probs(&m, 2, 1, 8, 1, 544, 1);
+  session_probs(&m, 2, 1, 8, 2, 261, 290, 1);
+  session_probs(&m, 3, 3, 8, 4, 18, 20, 0);
   encoder_ops(&m);
   image_ops(&m);
   linear(&m, 29, 1024, 70); /* rows whole pages apart */
   linear(&m, 20, 4096, 33);
+  session_probs(&m, 2, 1, 8, 1, 520, 544, 1);
   static const int64_t heads[][3] = {{3, 3, 40}, {4, 2, 64}, {2, 1, 80}, {2, 2, 128}};
   for (int i = 0; i < 8; i++)
     attention_with(&m, i, heads[i % 4][0], heads[i % 4][1], heads[i % 4][2]);

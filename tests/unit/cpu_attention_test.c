@@ -356,9 +356,12 @@ static attention make(int64_t rows, int64_t keys, int64_t dk, int64_t dv, int kv
 
 static cpu_attention_plan plan_of(const attention *t) {
   const cpu_attention *a = &t->a;
+  const cpu_attention_form form = !t->bf16 || !kernels.tile_registers ? CPU_ATTENTION_PLAIN
+                                  : a->page ? CPU_ATTENTION_REGISTERS_PAGES
+                                            : CPU_ATTENTION_REGISTERS;
   return cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns,
-                              a->probs || a->relative_row, t->bf16 && kernels.tile_registers,
-                              kernels.tile_rows, kernels.panel_cols);
+                              a->probs || a->relative_row, form, kernels.tile_rows,
+                              kernels.panel_cols);
 }
 
 /* ---- tests ---- */
@@ -592,17 +595,16 @@ static void test_floats(void **state) {
   (void)state;
   const int64_t rows = kernels.tile_rows, columns = kernels.panel_cols;
   for (int dim = 8; dim <= 128; dim *= 4)
-    for (int kind = 0; kind < 4; kind++) {
-      const int whole = kind & 1, registers = kind >> 1;
+    for (int kind = 0; kind < 6; kind++) {
+      const int whole = kind & 1;
+      const cpu_attention_form form = (cpu_attention_form)(kind >> 1);
       int64_t most = 0;
       for (int64_t keys = 1; keys < 4 * CPU_ATTENTION_KEYS; keys++) {
         for (int one = 0; one <= whole; one++) {
-          const int64_t all =
-              cpu_attention_layout(keys, dim, dim, 0, one, registers, rows, columns).all;
+          const int64_t all = cpu_attention_layout(keys, dim, dim, 0, one, form, rows, columns).all;
           if (all > most) most = all;
         }
-        assert_true(cpu_attention_floats(keys, dim, dim, 0, whole, registers, rows, columns) >=
-                    most);
+        assert_true(cpu_attention_floats(keys, dim, dim, 0, whole, form, rows, columns) >= most);
       }
     }
 }

@@ -588,8 +588,11 @@ static void run_packed(block *b, const cpu_attention_plan *plan, float *workspac
 
 void ATTENTION_HEAD(const cpu_attention *a, int64_t row, int64_t row_end, float *workspace) {
   const bool whole = a->probs || a->relative_row;
-  const cpu_attention_plan plan = cpu_attention_layout(
-      a->keys, a->dk, a->dv, a->relative_columns, whole, ATTENTION_UNIT > 1, GEMM_ROWS, GEMM_COLS);
+  const cpu_attention_form form = ATTENTION_UNIT == 1 ? CPU_ATTENTION_PLAIN
+                                  : a->page           ? CPU_ATTENTION_REGISTERS_PAGES
+                                                      : CPU_ATTENTION_REGISTERS;
+  const cpu_attention_plan plan = cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns,
+                                                       whole, form, GEMM_ROWS, GEMM_COLS);
   block b = {.a = a, .lds = plan.lds, .keys = plan.keys, .strip = plan.strip, .plain = is_plain(a)};
   const bool tiles = a->part || plan.keys < a->keys;
   tile_at(&b, &plan, workspace, 0, 0);

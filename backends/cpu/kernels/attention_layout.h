@@ -31,11 +31,17 @@ typedef struct cpu_attention_plan {
   /* of a block and of a part of it, whole register tiles */
   int64_t rows, strip;
 } cpu_attention_plan;
-/* whole: all keys are one tile (probabilities are wanted, or disentangled terms).  registers: of
- * the kernel that multiplies bf16 by tile registers. */
+/* The kernel that multiplies bf16 by tile registers packs tiles together; but not those of a
+ * session's pages, as how many keys these hold is not known when the workspace is planned. */
+typedef enum cpu_attention_form {
+  CPU_ATTENTION_PLAIN,
+  CPU_ATTENTION_REGISTERS,
+  CPU_ATTENTION_REGISTERS_PAGES
+} cpu_attention_form;
+/* whole: all keys are one tile (probabilities are wanted, or disentangled terms). */
 static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, int64_t dv,
                                                       int64_t relative_columns, int whole,
-                                                      int registers, int64_t tile_rows,
+                                                      cpu_attention_form form, int64_t tile_rows,
                                                       int64_t panel_cols) {
   cpu_attention_plan p;
   const int64_t tile = whole || keys < CPU_ATTENTION_KEYS ? keys : CPU_ATTENTION_KEYS,
@@ -43,10 +49,10 @@ static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, 
   p.keys = (tile + panel_cols - 1) / panel_cols * panel_cols;
   p.columns = (dv + panel_cols - 1) / panel_cols * panel_cols;
   p.lds = p.keys + 16;
-  p.k_tile = p.keys * (registers ? pairs * CPU_ATTENTION_PAIRS : dk);
-  p.v_tile = p.keys * p.columns / (registers ? 2 : 1);
+  p.k_tile = p.keys * (form ? pairs * CPU_ATTENTION_PAIRS : dk);
+  p.v_tile = p.keys * p.columns / (form ? 2 : 1);
   p.tiles = 1;
-  if (registers && tile < keys) {
+  if (form == CPU_ATTENTION_REGISTERS && tile < keys) {
     const int64_t room = CPU_ATTENTION_PACKED / (p.k_tile + p.v_tile),
                   all = (keys + tile - 1) / tile;
     p.tiles = room < 1 ? 1 : room < all ? room : all;
@@ -66,12 +72,13 @@ static inline cpu_attention_plan cpu_attention_layout(int64_t keys, int64_t dk, 
 /* Floats of workspace for any head of at most `keys` keys.  whole: all keys of some heads are one
  * tile; tiles of fewer keys can take more, for their blocks have more rows to sum up. */
 static inline int64_t cpu_attention_floats(int64_t keys, int64_t dk, int64_t dv,
-                                           int64_t relative_columns, int whole, int registers,
-                                           int64_t tile_rows, int64_t panel_cols) {
+                                           int64_t relative_columns, int whole,
+                                           cpu_attention_form form, int64_t tile_rows,
+                                           int64_t panel_cols) {
   const int64_t tiles =
-      cpu_attention_layout(keys, dk, dv, relative_columns, 0, registers, tile_rows, panel_cols).all;
+      cpu_attention_layout(keys, dk, dv, relative_columns, 0, form, tile_rows, panel_cols).all;
   const int64_t tile =
-      cpu_attention_layout(keys, dk, dv, relative_columns, 1, registers, tile_rows, panel_cols).all;
+      cpu_attention_layout(keys, dk, dv, relative_columns, 1, form, tile_rows, panel_cols).all;
   return whole && tile > tiles ? tile : tiles;
 }
 
