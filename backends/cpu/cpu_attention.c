@@ -102,13 +102,6 @@ static int64_t far_distance(const accel_plugin_node *n) {
   return far < 1 ? 1 : far > 1 << 20 ? 1 << 20 : far;
 }
 
-static uint64_t head_floats(const cpu_kernels *k, const sizes *s, int64_t keys, bool whole,
-                            cpu_attention_form form) {
-  return (uint64_t)round_up(cpu_attention_floats(keys, s->dk, s->dv, s->relative_columns, whole,
-                                                 form, k->tile_rows, k->panel_cols),
-                            16);
-}
-
 static sizes measure_sizes(const cpu_kernels *k, const kit_launch *l, int64_t longest) {
   const accel_plugin_node *n = l->node;
   const accel_plugin_state *state = n->state >= 0 ? &l->program->state[n->state] : NULL;
@@ -131,11 +124,13 @@ static sizes measure_sizes(const cpu_kernels *k, const kit_launch *l, int64_t lo
   if (state && longest <= CPU_ATTENTION_KEYS) longest = CPU_ATTENTION_KEYS + 1;
   const bool whole = kit_has(&l->out[1]) || s.relative_columns > 0;
   s.shared = (uint64_t)round_up((int64_t)shared, 16);
-  s.worker = head_floats(k, &s, longest, whole, CPU_ATTENTION_PLAIN);
-  if (k->attention_bf16 && k->tile_registers) {
-    const uint64_t floats = head_floats(
-        k, &s, longest, whole, state ? CPU_ATTENTION_REGISTERS_PAGES : CPU_ATTENTION_REGISTERS);
-    if (s.worker < floats) s.worker = floats;
+  const cpu_attention_form registers =
+      state ? CPU_ATTENTION_REGISTERS_PAGES : CPU_ATTENTION_REGISTERS;
+  for (int i = 0; i <= (k->attention_bf16 && k->tile_registers); i++) {
+    const int64_t floats =
+        cpu_attention_floats(longest, s.dk, s.dv, s.relative_columns, whole,
+                             i ? registers : CPU_ATTENTION_PLAIN, k->tile_rows, k->panel_cols);
+    if ((int64_t)s.worker < floats) s.worker = (uint64_t)round_up(floats, 16);
   }
   if (k->attention_i8 && s.dk <= CODES_DIM_MOST && s.dv <= CODES_DIM_MOST) {
     longest = longest < CODES_KEYS_MOST ? longest : CODES_KEYS_MOST;
