@@ -237,12 +237,12 @@ typedef struct kit_backend {
   uint32_t (*inplace)(const accel_plugin_program *program, const accel_plugin_node *node,
                       uint32_t result);
   /* May `other` run in the launch of `first`, an earlier node of the same op that reads the same
-   * operand 0 (LOW_RANK: the same x)?  If so, launch.joined lists the nodes that run with `first`, and `launch` must look
-   * at it.  All their operands are ready before the launch.  Each result has memory of its own,
-   * apart from all these operands; only where `inplace` allows it may a result be written over one
-   * of its node's operands, and then no other node of the launch reads that operand.  Workspace is
-   * asked for once, with launch.joined set.  Nodes with a state are never fused.  NULL: never.
-   * self is plan_open's in estimates. */
+   * operand 0 (LOW_RANK: the same x)?  If so, launch.joined lists the nodes that run with `first`,
+   * and `launch` must look at it.  All their operands are ready before the launch.  Each result has
+   * memory of its own, apart from all these operands; only where `inplace` allows it may a result
+   * be written over one of its node's operands, and then no other node of the launch reads that
+   * operand.  Workspace is asked for once, with launch.joined set.  Nodes with a state are never
+   * fused.  NULL: never.  self is plan_open's in estimates. */
   bool (*fuse_parallel)(void *self, const accel_plugin_program *program,
                         const accel_plugin_node *first, const accel_plugin_node *other);
   /* May `next` run in the launch of `first`, when the only result of `first` is operand 0 of `next`
