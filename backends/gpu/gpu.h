@@ -67,10 +67,11 @@ typedef struct gpu_limits {
   /* gpu_variant: what the matrix units multiply, in waves of `wave` lanes
    * (kernels/matrix_unit.h) */
   uint32_t matrix;
-  bool wmma;        /* they are RDNA3's, in waves of 32 */
-  bool cooperative; /* they are Vulkan's cooperative matrices, in waves of 32 */
-  bool emulated;    /* a card that the processor plays: its times tell nothing */
-  bool small_tiles; /* they were faster than large ones (gpu_probe_times.c) */
+  bool wmma;           /* they are RDNA3's, in waves of 32 */
+  bool cooperative;    /* they are Vulkan's cooperative matrices, in waves of 32 */
+  bool emulated;       /* a card that the processor plays: its times tell nothing */
+  bool small_tiles;    /* they were faster than large ones (gpu_probe_times.c) */
+  bool attention_rows; /* attention goes by rows, never by tiles (gpu_attention_tiled) */
 } gpu_limits;
 
 /* Kernels that some devices have beside the plain ones (gpu_variants.c). */

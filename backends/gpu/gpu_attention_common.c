@@ -13,7 +13,7 @@ enum {
 static int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 
 bool gpu_attention_tiled(const gpu_self *self, const gpu_attention *a) {
-  return !self->limits.cpu && a->dv <= GPU_MAX_TILE_HEAD &&
+  return !self->limits.cpu && !self->limits.attention_rows && a->dv <= GPU_MAX_TILE_HEAD &&
          a->bias_kind != ACCEL_PLUGIN_BIAS_DISENTANGLED;
 }
 

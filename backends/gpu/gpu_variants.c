@@ -14,6 +14,7 @@
  *   wmma            the emulator takes the kernels of RDNA3's matrix units
  *   cooperative     the emulator takes the kernels of Vulkan's cooperative matrices
  *   card            a CPU behind the API takes the kernels of GPUs, large tiles with them
+ *   attention_rows  with card: attention by rows, since compilers of CPUs take long for its tiles
  *   small_bindings  a kernel sees 64 KiB of a buffer at most
  *   measure         variants are timed on processors, too; that says nothing of cards */
 #include "gpu/gpu_variants.h"
@@ -72,6 +73,7 @@ void gpu_limits_from_env(gpu_limits *limits) {
   if (env && names(env, "small_bindings")) limits->binding = 65536;
   if (env && names(env, "wmma")) limits->wmma = limits->wave == 32;
   if (env && names(env, "cooperative")) limits->cooperative = limits->wave == 32;
+  if (env && names(env, "attention_rows")) limits->attention_rows = true;
   if (env && names(env, "card")) {
     limits->cpu = false;
     limits->cpu_kernels = NULL;
