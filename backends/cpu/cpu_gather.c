@@ -65,15 +65,6 @@ static void read_row(gather_job *j, int64_t row, float *y) {
     j->error = error;
 }
 
-/* Short rows are far from one another: some of those to come are fetched into the cache. */
-static void copy_row(const gather_job *j, int64_t r, int64_t bytes, float *y) {
-  enum { AHEAD = 12, SHORT_ROW = 256, LINE = 64 };
-  if (bytes <= SHORT_ROW && r + AHEAD < j->rows)
-    for (int64_t at = 0; at < bytes; at += LINE)
-      __builtin_prefetch(j->table + j->index[r + AHEAD] * bytes + at);
-  memcpy(y, j->table + j->index[r] * bytes, (size_t)bytes);
-}
-
 static void gather_task(void *arg, uint32_t i, uint32_t worker) {
   gather_job *j = arg;
   const int64_t bytes = j->cols * 4;
@@ -87,7 +78,7 @@ static void gather_task(void *arg, uint32_t i, uint32_t worker) {
     else if (j->matrix)
       widen_row(j, j->index[r], y);
     else
-      copy_row(j, r, bytes, y);
+      memcpy(y, j->table + j->index[r] * bytes, (size_t)bytes);
     if (j->scale != 1.0f)
       j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, y, 1, &j->scale, 0, y, j->cols);
   }

@@ -45,34 +45,35 @@ static int32_t quantize(gpu_run *run, const kit_launch *l, const gpu_product *p,
 
 /* ---- which kernel ---- */
 
-/* The kernels for one kind of matrix unit; 0: there is none. */
+/* The kernels for one kind of matrix unit, by store; 0: there is none. */
 typedef struct unit_kernels {
-  uint32_t few_f16, few_bf16, f16, bf16, i8;
-  uint32_t large_f16, large_bf16, large_i8; /* tiles of GPU_LARGE_ROWS each way */
+  uint32_t few[GPU_STORE_I8 + 1], tile[GPU_STORE_I8 + 1];
+  uint32_t large[GPU_STORE_I8 + 1]; /* tiles of GPU_LARGE_ROWS each way */
 } unit_kernels;
 
 static const unit_kernels *unit_of(const gpu_limits *l) {
-  static const unit_kernels wave32 = {.few_f16 = GPU_K_linear_matrix_few32_f16,
-                                      .few_bf16 = GPU_K_linear_matrix_few32_bf16,
-                                      .f16 = GPU_K_linear_matrix32_f16,
-                                      .bf16 = GPU_K_linear_matrix32_bf16,
-                                      .i8 = GPU_K_linear_matrix32_i8,
-                                      .large_f16 = GPU_K_linear_matrix32_128_f16,
-                                      .large_bf16 = GPU_K_linear_matrix32_128_bf16,
-                                      .large_i8 = GPU_K_linear_matrix32_128_i8},
-                            wave64 = {.few_f16 = GPU_K_linear_matrix_few64_f16,
-                                      .few_bf16 = GPU_K_linear_matrix_few64_bf16,
-                                      .f16 = GPU_K_linear_matrix64_f16,
-                                      .bf16 = GPU_K_linear_matrix64_bf16,
-                                      .i8 = GPU_K_linear_matrix64_i8},
-                            wmma = {.few_f16 = GPU_K_linear_wmma_few_f16,
-                                    .few_bf16 = GPU_K_linear_wmma_few_bf16,
-                                    .f16 = GPU_K_linear_wmma_f16,
-                                    .bf16 = GPU_K_linear_wmma_bf16,
-                                    .i8 = GPU_K_linear_wmma_i8},
-                            cooperative = {.few_f16 = GPU_K_linear_cooperative_few_f16,
-                                           .f16 = GPU_K_linear_cooperative_f16,
-                                           .i8 = GPU_K_linear_cooperative_i8};
+  static const unit_kernels wave32 = {.few = {[GPU_STORE_F16] = GPU_K_linear_matrix_few32_f16,
+                                              [GPU_STORE_BF16] = GPU_K_linear_matrix_few32_bf16},
+                                      .tile = {[GPU_STORE_F16] = GPU_K_linear_matrix32_f16,
+                                               [GPU_STORE_BF16] = GPU_K_linear_matrix32_bf16,
+                                               [GPU_STORE_I8] = GPU_K_linear_matrix32_i8},
+                                      .large = {[GPU_STORE_F16] = GPU_K_linear_matrix32_128_f16,
+                                                [GPU_STORE_BF16] = GPU_K_linear_matrix32_128_bf16,
+                                                [GPU_STORE_I8] = GPU_K_linear_matrix32_128_i8}};
+  static const unit_kernels wave64 = {.few = {[GPU_STORE_F16] = GPU_K_linear_matrix_few64_f16,
+                                              [GPU_STORE_BF16] = GPU_K_linear_matrix_few64_bf16},
+                                      .tile = {[GPU_STORE_F16] = GPU_K_linear_matrix64_f16,
+                                               [GPU_STORE_BF16] = GPU_K_linear_matrix64_bf16,
+                                               [GPU_STORE_I8] = GPU_K_linear_matrix64_i8}};
+  static const unit_kernels wmma = {.few = {[GPU_STORE_F16] = GPU_K_linear_wmma_few_f16,
+                                            [GPU_STORE_BF16] = GPU_K_linear_wmma_few_bf16},
+                                    .tile = {[GPU_STORE_F16] = GPU_K_linear_wmma_f16,
+                                             [GPU_STORE_BF16] = GPU_K_linear_wmma_bf16,
+                                             [GPU_STORE_I8] = GPU_K_linear_wmma_i8}};
+  static const unit_kernels cooperative = {
+      .few = {[GPU_STORE_F16] = GPU_K_linear_cooperative_few_f16},
+      .tile = {[GPU_STORE_F16] = GPU_K_linear_cooperative_f16,
+               [GPU_STORE_I8] = GPU_K_linear_cooperative_i8}};
   return l->cooperative ? &cooperative : l->wmma ? &wmma : l->wave == 64 ? &wave64 : &wave32;
 }
 
@@ -83,22 +84,16 @@ static bool takes_large_matrix(const gpu_limits *limits, const gpu_product *p) {
   const int64_t down = gpu_ceil_div(p->m, TILE), across = gpu_ceil_div(p->n, TILE);
   if (limits->local_bytes < SHARED_BYTES) return false;
   if (p->tile) return p->tile == TILE;
-  return 4 * TILE * down <= 5 * p->m && 4 * TILE * across <= 5 * p->n &&
+  return gpu_tiles_fit(p->m, TILE) && gpu_tiles_fit(p->n, TILE) &&
          2 * down * across >= (int64_t)(limits->units ? limits->units : 16);
 }
 
 static gpu_way way_of_matrix(const gpu_limits *limits, const gpu_product *p) {
   const unit_kernels *unit = unit_of(limits);
   const gpu_store store = p->w.w.store;
-  const uint32_t large = store == GPU_STORE_F16    ? unit->large_f16
-                         : store == GPU_STORE_BF16 ? unit->large_bf16
-                                                   : unit->large_i8;
-  if (large && takes_large_matrix(limits, p))
-    return (gpu_way){large, GPU_LARGE_ROWS, GPU_LARGE_ROWS, false};
-  const uint32_t small = store == GPU_STORE_F16    ? unit->f16
-                         : store == GPU_STORE_BF16 ? unit->bf16
-                                                   : unit->i8;
-  return (gpu_way){small, 64, 64, false};
+  if (unit->large[store] && takes_large_matrix(limits, p))
+    return (gpu_way){unit->large[store], GPU_LARGE_ROWS, GPU_LARGE_ROWS, false};
+  return (gpu_way){unit->tile[store], 64, 64, false};
 }
 
 static gpu_way way_of(const gpu_run *run, const gpu_product *p) {
@@ -106,11 +101,8 @@ static gpu_way way_of(const gpu_run *run, const gpu_product *p) {
   const gpu_limits *limits = &run->self->limits;
   const bool native = limits->int_dot_native,
              halves = variant == GPU_VARIANT_MATRIX_F16 || variant == GPU_VARIANT_MATRIX_BF16;
-  if (halves && p->m <= FEW_HALVES) {
-    const unit_kernels *unit = unit_of(limits);
-    return (gpu_way){variant == GPU_VARIANT_MATRIX_F16 ? unit->few_f16 : unit->few_bf16, 16, 16,
-                     true};
-  }
+  if (halves && p->m <= FEW_HALVES)
+    return (gpu_way){unit_of(limits)->few[p->w.w.store], 16, 16, true};
   if (!halves && p->m <= FEW_BYTES)
     return (gpu_way){native ? GPU_K_linear_dot_few_native : GPU_K_linear_dot_few, 4, 8, true};
   if (halves || variant == GPU_VARIANT_MATRIX_I8) return way_of_matrix(limits, p);

@@ -11,8 +11,8 @@ bool gpu_takes_large(const gpu_self *self, const gpu_product *p, int64_t n, int6
   const int64_t rows = GPU_LARGE_ROWS, down = gpu_ceil_div(p->m, rows),
                 across = gpu_ceil_div(n, columns);
   if (p->tile) return p->tile == GPU_LARGE_ROWS;
-  return !limits->cpu && !limits->small_tiles && 4 * rows * down <= 5 * p->m &&
-         4 * columns * across <= 5 * n &&
+  return !limits->cpu && !limits->small_tiles && gpu_tiles_fit(p->m, rows) &&
+         gpu_tiles_fit(n, columns) &&
          down * across >= 2 * (int64_t)(limits->units ? limits->units : 16);
 }
 

@@ -48,6 +48,11 @@ typedef struct gpu_way {
 int32_t gpu_dispatch_way(gpu_call *c, const gpu_way *way, int64_t m, int64_t n,
                          accel_plugin_error *error);
 
+/* Whether at most a fifth of such tiles along `size` lies beyond it. */
+static inline bool gpu_tiles_fit(int64_t size, int64_t tile) {
+  return 4 * tile * gpu_ceil_div(size, tile) <= 5 * size;
+}
+
 /* Whether n columns of the product are computed in tiles of GPU_LARGE_ROWS x `columns`: as p->tile
  * says, or by the product's size when that is 0. */
 bool gpu_takes_large(const gpu_self *self, const gpu_product *p, int64_t n, int64_t columns);
