@@ -102,7 +102,7 @@ static accel_status read_config(accel__build *b, deberta_config *c) {
 static accel_status settle(accel__build *b, deberta_config *c) {
   if (c->max_relative < 1) c->max_relative = c->base.positions;
   if (c->pooler_hidden == 0) c->pooler_hidden = c->base.hidden;
-  if (c->pooler_hidden != c->base.hidden)
+  if (c->pooler_hidden != c->base.hidden && accel__is_class(b, "ForSequenceClassification"))
     return accel__refuse(
         b, "field 'pooler_hidden_size' differs from hidden_size; the class cannot run so either");
   if (c->head_size != 0 && c->head_size * c->base.heads != c->base.hidden)

@@ -77,6 +77,8 @@ static accel_status read_config(accel__build *b, mamba *c, int64_t bos, int64_t 
     ACCEL_TRY(accel__divides(b, "n_groups", c->groups, "num_heads", c->heads));
     ACCEL_TRY(read_limits(b, c));
   } else {
+    ACCEL_TRY(
+        accel__json_int(b->file, b->config, "intermediate_size", 1, ACCEL__MAX_WIDTH, &c->inner));
     ACCEL_TRY(read_rank(b, c));
   }
   ACCEL_TRY(accel__read_token_ids(b, bos, eos, pad));

@@ -1,5 +1,4 @@
-/* smollm3.c - SmolLM3: LLaMA's layers, of which every fourth does not turn q and k (transformers'
- * SmolLM3Model and its heads). */
+/* smollm3.c - transformers' SmolLM3Model: LLaMA's layers, every fourth without rotary positions. */
 #include "models/decoders.h"
 
 static const accel__decoder defaults = {.vocab = 128256,
@@ -18,36 +17,36 @@ static const accel__decoder defaults = {.vocab = 128256,
                                         .qa_transformer = true,
                                         .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
-/* no_rope_layers: 0 for each layer that does not turn; absent: each no_rope_layer_interval-th. */
-static accel_status read_turning(accel__build *b, accel__decoder *c) {
+/* no_rope_layers: 0 for each layer that does not turn; absent: each `interval`-th. */
+static accel_status read_turning(accel__build *b, accel__decoder *c, int64_t interval) {
   const accel__json *list = NULL;
-  int64_t interval = 4, i = 0;
   ACCEL_TRY(accel__json_array(b->file, b->config, "no_rope_layers", &list));
-  ACCEL_TRY(accel__json_int(b->file, b->config, "no_rope_layer_interval", 1, ACCEL__MAX_LAYERS,
-                            &interval));
   if (list != NULL && cJSON_GetArraySize(list) < c->layers)
     return accel__refuse(b, "field 'no_rope_layers' has fewer entries than there are layers");
-  for (; i < c->layers; i++) c->no_rope[i] = (i + 1) % interval == 0;
-  i = 0;
+  for (int64_t l = 0; l < c->layers; l++) c->no_rope[l] = (l + 1) % interval == 0;
+  int64_t i = 0;
   ACCEL_JSON_EACH(item, list) {
     if (!cJSON_IsNumber(item) && !cJSON_IsBool(item))
       return accel__refuse(b, "field 'no_rope_layers' holds what is neither 0 nor 1");
-    if (i < c->layers)
-      c->no_rope[i++] = cJSON_IsNumber(item) ? item->valuedouble == 0 : cJSON_IsFalse(item);
+    if (i < c->layers) c->no_rope[i++] = item->valueint == 0; /* false's, too */
   }
   return ACCEL_OK;
 }
 
 accel_status accel__smollm3_read(accel__build *b, accel__decoder *c) {
+  int64_t interval = 4;
+  bool slides = false; /* what layer_types says ranks over it */
+  const accel__field fields[] = {
+      ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
+      ACCEL_FIELD_BOOL("attention_bias", &c->o_bias), ACCEL_FIELD_BOOL("mlp_bias", &c->mlp_bias),
+      ACCEL_FIELD_BOOL("use_sliding_window", &slides),
+      ACCEL_FIELD_INT("no_rope_layer_interval", &interval, 1, ACCEL__MAX_LAYERS)};
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
-  const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-                                 ACCEL_FIELD_BOOL("mlp_bias", &c->mlp_bias)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  c->o_bias = c->qkv_bias;
-  ACCEL_TRY(read_turning(b, c));
-  ACCEL_TRY(accel__decoder_read_switched_window(b, c));
-  for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = c->no_rope[i];
+  ACCEL_TRY(read_turning(b, c, interval));
+  ACCEL_TRY(accel__decoder_read_window(b, c));
+  for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = slides && c->no_rope[i];
   ACCEL_TRY(accel__decoder_read_layer_types(b, c));
   return accel__decoder_read_rope(b, c);
 }

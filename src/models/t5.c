@@ -8,14 +8,18 @@
 
 /* ---- config ---- */
 
-/* "relu" or "gated-ACT"; gated-gelu means the tanh approximation. */
+/* "relu" or "gated-ACT"; gated-gelu means the tanh approximation.  dense_act_fn and is_gated_act,
+ * which follow from it, rank over it where a config says them. */
 static accel_status read_feed_forward(accel__build *b, accel__t5 *c) {
   const char *name = c->feed_forward;
   ACCEL_TRY(accel__json_string(b->file, b->config, "feed_forward_proj", &name));
   c->gated = accel__starts_with(name, "gated-");
   const char *act = c->gated ? name + strlen("gated-") : name;
   if (strcmp(name, "gated-gelu") == 0) act = "gelu_new";
-  return accel__activation_of(b, "feed_forward_proj", act, &c->act);
+  const char *own = act;
+  ACCEL_TRY(accel__json_string(b->file, b->config, "dense_act_fn", &own));
+  ACCEL_TRY(accel__json_bool(b->file, b->config, "is_gated_act", &c->gated));
+  return accel__activation_of(b, own == act ? "feed_forward_proj" : "dense_act_fn", own, &c->act);
 }
 
 accel_status accel__t5_read(accel__build *b, accel__t5 *c) {

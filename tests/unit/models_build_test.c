@@ -108,6 +108,35 @@ static const char *more_of(const char *name) {
   return "";
 }
 
+/* Fields that transformers works out from others rank over these where a config says them. */
+static void test_worked_out_fields(void **state) {
+  (void)state;
+  accel__model *t5 = build(
+      "{\"model_type\":\"t5\",\"feed_forward_proj\":\"relu\",\"is_gated_act\":true,"
+      "\"dense_act_fn\":\"tanh\"}",
+      "T5EncoderModel");
+  assert_non_null(t5);
+  assert_true(has_weight(t5, "encoder.block.0.layer.1.DenseReluDense.wi_1.weight"));
+  accel__model_free(&t5);
+  expect_refusal("{\"model_type\":\"t5\",\"dense_act_fn\":\"prelu\"}", "T5EncoderModel",
+                 "'dense_act_fn'");
+  accel__model *mamba = build("{\"model_type\":\"mamba\",\"intermediate_size\":7}", "MambaModel");
+  assert_non_null(mamba);
+  const accel_plugin_program *p = accel__program_view(mamba->program);
+  bool found = false;
+  for (uint32_t i = 0; i < p->n_weight; i++)
+    found |= strcmp(p->weight[i].name, "layers.0.mixer.out_proj.weight") == 0 &&
+             p->weight[i].dim[1] == 7;
+  assert_true(found);
+  accel__model_free(&mamba);
+  accel__model *words = build(
+      "{\"model_type\":\"deberta-v2\",\"hidden_size\":12,\"num_attention_heads\":3,"
+      "\"pooler_hidden_size\":7}",
+      "DebertaV2ForMaskedLM");
+  assert_non_null(words); /* which has no pooler */
+  accel__model_free(&words);
+}
+
 static void test_every_class(void **state) {
   (void)state;
   uint32_t n;
@@ -297,7 +326,9 @@ static void test_refusals(void **state) {
       {"{\"model_type\":\"deberta-v2\",\"pos_att_type\":[\"p2p\"]}",
        "field 'pos_att_type': 'p2p' is not supported"},
       {"{\"model_type\":\"deberta-v2\",\"conv_kernel_size\":4}", "field 'conv_kernel_size'"},
-      {"{\"model_type\":\"deberta-v2\",\"pooler_hidden_size\":5}", "field 'pooler_hidden_size'"},
+      {"{\"model_type\":\"deberta-v2\",\"architectures\":[\"DebertaV2ForSequenceClassification\"],"
+       "\"pooler_hidden_size\":5}",
+       "field 'pooler_hidden_size'"},
       {"{\"model_type\":\"modernbert\",\"layer_types\":[\"full_attention\"]}",
        "field 'layer_types' has not one entry per layer"},
       {"{\"model_type\":\"modernbert\",\"num_hidden_layers\":1,\"layer_types\":[\"linear_"
@@ -529,11 +560,12 @@ static void test_fused(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_every_class), cmocka_unit_test(test_choice),
-      cmocka_unit_test(test_refusals),    cmocka_unit_test(test_unread),
-      cmocka_unit_test(test_labels),      cmocka_unit_test(test_positions),
-      cmocka_unit_test(test_ends),        cmocka_unit_test(test_embed),
-      cmocka_unit_test(test_names),       cmocka_unit_test(test_fused),
+      cmocka_unit_test(test_every_class), cmocka_unit_test(test_worked_out_fields),
+      cmocka_unit_test(test_choice),      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_unread),      cmocka_unit_test(test_labels),
+      cmocka_unit_test(test_positions),   cmocka_unit_test(test_ends),
+      cmocka_unit_test(test_embed),       cmocka_unit_test(test_names),
+      cmocka_unit_test(test_fused),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
