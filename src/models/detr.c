@@ -29,7 +29,7 @@ static const accel__rename spelling[] = {{"backbone.conv_encoder", "backbone"},
                                          {".fc2", ".mlp.fc2"},
                                          {NULL, NULL}};
 static const accel__rename old_positions[] = {
-    {"model.position_embedding", "model.backbone.position_embedding"}, {NULL, NULL}};
+    {"position_embedding.", "backbone.position_embedding."}, {NULL, NULL}};
 
 static const accel__rename mask_head[] = {
     {"mask_head.lay1.", "mask_head.conv1.conv."},
