@@ -227,11 +227,14 @@ void accel__generate_plan_free(accel__generate_plan *plan) {
 
 /* ---- requests ---- */
 
+/* The token of pictures may lie behind the vocabulary (PaliGemma): its rows are the pictures'. */
 static accel_status check_ids(const accel_endpoint *ep, accel__ids prompt, uint32_t number) {
+  const accel__image_tokens *pictures = ep->model->image_tokens;
   if (!prompt.n)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u holds no token", ep->name, number);
   for (uint32_t i = 0; i < prompt.n; i++)
-    if (prompt.id[i] < 0 || prompt.id[i] >= ep->model->vocab_size)
+    if ((prompt.id[i] < 0 || prompt.id[i] >= ep->model->vocab_size) &&
+        !(pictures && prompt.id[i] == pictures->token))
       return accel__fail(ACCEL_ERROR_ARGUMENT,
                          "%s: prompt %u: token %u is %d; the model's are 0 to %lld", ep->name,
                          number, i, prompt.id[i], (long long)ep->model->vocab_size - 1);

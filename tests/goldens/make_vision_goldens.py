@@ -602,7 +602,8 @@ def gemma_fixtures():
     # the image token lies behind the vocabulary
     beyond = paligemma("gemma")
     beyond.text_config.vocab_size = 58
-    yield "paligemma_new_names", dict(config=beyond, prefixed=False, hub=False, dtype=torch.bfloat16, cases=[told(cls, "prompt", asked)])
+    yield "paligemma_new_names", dict(config=beyond, prefixed=False, hub=False, dtype=torch.bfloat16,
+                                      cases=[told(cls, "prompt", asked), case(cls, "greedy", asked, generate={"max_new_tokens": 9, "do_sample": False})])
 
 
 # ---- Idefics3, SmolVLM, InternVL ----
