@@ -418,6 +418,7 @@ accel_status accel__image_processor_load(const char *directory, accel__image_pro
     *out = class->defaults;
     status = read_fields(&file, at, class->square, out);
   }
+  if (!out->do_rescale) out->scales_first = false; /* bytes are resized as those of others */
   if (status == ACCEL_OK) status = check(&file, out);
   accel__json_free(&file);
   return status;

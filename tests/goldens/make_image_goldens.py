@@ -173,6 +173,7 @@ def main():
     processor("convnext", t.ConvNextImageProcessor(size={"shortest_edge": 18}, crop_pct=0.8), two)
     processor("segformer", t.SegformerImageProcessor(size=side), two)
     processor("dinov3", t.DINOv3ViTImageProcessor(size=side), two)
+    processor("dinov3_bytes", t.DINOv3ViTImageProcessor(size=side, do_rescale=False, do_normalize=False), two[:1])
     processor("dinov3_large", t.DINOv3ViTImageProcessor(size={"height": 45, "width": 50}, resample=3, do_normalize=False), two)
     processor("dpt", t.DPTImageProcessor(size=side), two)
     processor("dpt_ratio", t.DPTImageProcessor(size={"height": 28, "width": 28}, keep_aspect_ratio=True, ensure_multiple_of=7, resample=2), two[:1])

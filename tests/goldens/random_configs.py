@@ -124,8 +124,8 @@ class Case:
         text = json.loads(made.to_json_string()) if whole else json.loads((directory / "config.json").read_text())
         text["architectures"] = [self.cls]
         (directory / "config.json").write_text(json.dumps(text, indent=1))
-        model = getattr(transformers, self.cls).from_pretrained(directory, dtype=torch.float32, attn_implementation="sdpa" if made.model_type == "falcon" else "eager",
-                                                                experts_implementation="eager").eval()
+        attention = "sdpa" if made.get_text_config().model_type == "falcon" else "eager"  # eager adds ALiBi twice in transformers 5.23
+        model = getattr(transformers, self.cls).from_pretrained(directory, dtype=torch.float32, attn_implementation=attention, experts_implementation="eager").eval()
         inputs = {k[3:]: v for k, v in self.tensors.items() if k.startswith("in.") and not (generate and k.startswith("in.decoder_"))}
         args = {"max_new_tokens": NEW} if generate else json.loads(self.metadata.get("args", "{}"))
         with torch.no_grad():
