@@ -106,17 +106,22 @@ static void take_parts(const accel_plugin_node *n, const accel_plugin_weight *w,
   c->block = depth;
 }
 
+/* Steps of tiles that reading windows in place may take for one of all their codes side by side,
+ * which have to be copied together before. */
+enum { STEPS_IN_PLACE = 3 };
+
 /* Parts that are whole steps of a tile register, from lines of pixels that share a scale: a tap's
  * channels, or a row of the kernel where those would be filled up with more. */
 static void take_steps(const accel_plugin_node *n, const accel_plugin_weight *w, cpu_conv *c) {
-  if (w->rank != 4 || c->taps < 2 || c->block == c->k) return;
+  if (w->rank != 4 || c->taps < 2) return;
   const int64_t channels = w->dim[1], steps = (channels + CPU_ACT_STEP - 1) / CPU_ACT_STEP,
                 by_tap = steps * c->taps,
                 run = (channels * w->dim[3] + CPU_ACT_STEP - 1) / CPU_ACT_STEP,
                 by_row = run * w->dim[2];
   const bool rows = by_row < by_tap && kit_listed(n, ACCEL_PLUGIN_ATTR_DILATION, 1, 1) == 1;
   const int64_t depth = (rows ? by_row : by_tap) * CPU_ACT_STEP;
-  if (depth > CODED_MOST) return;
+  if (depth > CODED_MOST || (c->block == c->k && depth > STEPS_IN_PLACE * cpu_act_padded(c->k)))
+    return;
   c->part = CPU_ACT_STEP;
   c->pixel = rows ? channels : steps * CPU_ACT_STEP;
   c->block = depth;
@@ -463,7 +468,7 @@ static void choose_layout(const accel_plugin_program *p, const accel_plugin_node
   if (runs_in_int8(n, c, format, kernels)) {
     c->layout = CPU_CONV_I8;
     if (tiles)
-      take_steps(n, w, c); /* short rows are copied together */
+      take_steps(n, w, c); /* else short rows are copied together */
     else
       take_parts(n, w, c);
   } else if (window && !(pairs && tiles)) {

@@ -14,13 +14,13 @@ _Static_assert((int)GEMM_COLS == (int)AMX_TILE && (int)DOT_STEP == (int)AMX_PANE
 
 typedef vi tile_sums[AMX_TILE][GEMM_VECS];
 
-/* Sums of k codes; what follows the last of them in a row is read, and multiplied by 0. */
+/* Sums of k codes; what follows the last of them in a row is read, and multiplied by 0.  Meanwhile
+ * `step` bytes are prefetched with each AMX_BYTES of k. */
 V_INLINE void sum_block(const bool second, int64_t k, const uint8_t *x, int64_t ldx, const char *w,
-                        const char *prefetch_at, int64_t prefetch_step, tile_sums sum) {
+                        const char *prefetch_at, int64_t step, tile_sums sum) {
   amx_zero();
-  for (; k >= AMX_BYTES; k -= AMX_BYTES, x += AMX_BYTES, w += AMX_STEP_BYTES) {
-    for (int r = 0; r < AMX_BYTES / 4 / ROUND; r++, prefetch_at += prefetch_step)
-      for (int64_t i = 0; i < prefetch_step || i < 128; i += 64) v_prefetch_far(prefetch_at + i);
+  for (; k >= AMX_BYTES; k -= AMX_BYTES, x += AMX_BYTES, w += AMX_STEP_BYTES, prefetch_at += step) {
+    for (int64_t i = 0; i < step; i += 64) v_prefetch_far(prefetch_at + i);
     AMX_MULTIPLY(_tile_dpbusd, x, ldx, w, second);
   }
   if (k > 0) {
@@ -51,39 +51,113 @@ static void run_window_block(int64_t rows, const cpu_gemm *g, const place *p, co
                rows, (const int32_t *)sum, tile);
 }
 
-/* As multiply() of gemm_i8_body.h, for a linear. */
-static void run_tile(int64_t rows, const cpu_gemm *g, const place *p, const char *panel,
-                     int64_t col, epilogue_kind kind, bool first_panel, float *tile,
-                     const char *prefetch_at, int64_t prefetch_step) {
-  const source from = source_of(g, p);
-  const char *w = panel;
-  tile_sums sum;
-  (void)col, (void)kind, (void)first_panel;
-  if (g->k <= 0) memset(tile, 0, (size_t)(rows * GEMM_COLS) * sizeof *tile);
-  for (int64_t b = 0, left = g->k; left > 0; b++, left -= from.block) {
-    const int64_t k = left < from.block ? left : from.block, steps = (k + 15) / 16 * 4;
-    const uint8_t *x = from.x + b * from.block;
-    const float *factors = (const float *)(const void *)w;
-    const char *scale = from.scale + b * (int64_t)sizeof(float);
-    w += GEMM_COLS * cpu_i8_head(false, k);
-    if (rows > AMX_ROWS)
-      sum_block(true, k, x, from.ldx, w, prefetch_at, prefetch_step, sum);
-    else
-      sum_block(false, k, x, from.ldx, w, prefetch_at, prefetch_step, sum);
-    w += steps * DOT_STEP;
-    prefetch_at += steps / ROUND * prefetch_step;
-    add_block((int)rows, g->group != 0, sum, factors, scale, from.scale_row, from.zero, b == 0,
-              tile);
-    if (left == k && !g->group) multiply_tile((int)rows, factors, tile);
-  }
-}
-
 static void set_height(int64_t *height, int64_t rows) {
   if (rows && rows != *height) amx_configure(rows);
   if (!rows && *height) _tile_release();
   *height = rows;
 }
-#include "kernels/gemm_i8_walk.h"
+
+/* ---- linears ---- */
+
+#define FINISH_SUMS(act)                                                        \
+  case act:                                                                     \
+    for (int64_t i = 0; i < rows; i++, tile += GEMM_COLS, scale += scale_row) { \
+      const vf s = float_at(scale), z = float_at(scale + zero);                 \
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                        \
+        vf v = v_mul(factor[j], v_fnma(z, total[j], i_float(sum[i][j])));       \
+        v = first ? v_mul(s, v) : v_fma(s, v, v_load(tile + j * V));            \
+        v = v_act(act, v_add(v, bias[j]), alpha);                               \
+        v_store(y + j * V, r ? v_add(v, v_load(r + j * V)) : v);                \
+      }                                                                         \
+      y += g->ldy;                                                              \
+      if (r) r += g->ldr;                                                       \
+    }                                                                           \
+    return true;
+
+/* add_block and finish in one pass, for the last block of a whole panel with the usual activations
+ * and factors of its own.  Answers whether it was. */
+static bool finish_sums(const cpu_gemm *g, const vi (*sum)[GEMM_VECS], const float *factors,
+                        const char *scale, int64_t scale_row, int64_t zero, bool first,
+                        const float *tile, int64_t row, int64_t rows, int64_t panel) {
+  const int64_t col = panel * GEMM_COLS;
+  if (g->glu || !g->group || g->n - col < GEMM_COLS) return false;
+  const vf alpha = v_set(g->alpha);
+  vf bias[GEMM_VECS], factor[GEMM_VECS], total[GEMM_VECS];
+  MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
+    bias[j] = g->bias ? v_load(g->bias + col + j * V) : v_zero();
+    factor[j] = v_load(factors + j * V);
+    total[j] = v_load(factors + GEMM_COLS + j * V);
+  }
+  float *y = g->y + row * g->ldy + col;
+  const float *r = g->residual ? g->residual + row * g->ldr + col : NULL;
+  switch (g->act) {
+    FINISH_SUMS(ACCEL_PLUGIN_ACT_NONE)
+    FINISH_SUMS(ACCEL_PLUGIN_ACT_RELU)
+    FINISH_SUMS(ACCEL_PLUGIN_ACT_GELU)
+    FINISH_SUMS(ACCEL_PLUGIN_ACT_GELU_TANH)
+    FINISH_SUMS(ACCEL_PLUGIN_ACT_SILU)
+  }
+  return false;
+}
+
+/* One tile, as multiply() of gemm_i8_body.h. */
+static void run_tile(int64_t rows, const cpu_gemm *g, int64_t row, int64_t panel,
+                     const char *prefetch_at, int64_t step, float *tile) {
+  const source from = source_of(g, &(place){.row = row});
+  const char *w = (const char *)g->w + panel * g->panel_bytes;
+  tile_sums sum;
+  if (g->k <= 0) memset(tile, 0, (size_t)(rows * GEMM_COLS) * sizeof *tile);
+  for (int64_t b = 0, left = g->k; left > 0; b++, left -= from.block) {
+    const int64_t k = left < from.block ? left : from.block;
+    const uint8_t *x = from.x + b * from.block;
+    const float *factors = (const float *)(const void *)w;
+    const char *scale = from.scale + b * (int64_t)sizeof(float);
+    w += GEMM_COLS * cpu_i8_head(false, k);
+    if (rows > AMX_ROWS)
+      sum_block(true, k, x, from.ldx, w, prefetch_at, step, sum);
+    else
+      sum_block(false, k, x, from.ldx, w, prefetch_at, step, sum);
+    w += (k + 15) / 16 * 4 * DOT_STEP;
+    prefetch_at += k / AMX_BYTES * step;
+    if (left == k && finish_sums(g, sum, factors, scale, from.scale_row, from.zero, b == 0, tile,
+                                 row, rows, panel))
+      return;
+    add_block((int)rows, g->group != 0, sum, factors, scale, from.scale_row, from.zero, b == 0,
+              tile);
+    if (left == k && !g->group) multiply_tile((int)rows, factors, tile);
+  }
+  finish(g, tile, row, rows, panel);
+}
+
+/* Bytes of panels that all rows of a call pass before the next ones: they stay in the second-level
+ * cache meanwhile, and the rows of a tile in the first.  Panels that only FEW_ROWS rows read pass
+ * through the cache once: they are prefetched FAR bytes ahead. */
+enum { NEAR_BYTES = 128 << 10, FEW_ROWS = 4, FAR = 4096 };
+
+/* Rows and panels of a linear.  Each tile brings its part of the panels that follow the near ones:
+ * behind the last ones those that the next call reads, as likely as not. */
+static void walk_linear(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
+                        int64_t panel_end) {
+  const int64_t rows = row_end - row, tiles = (rows + AMX_TILE - 1) / AMX_TILE,
+                bytes = g->panel_bytes,
+                near = tiles > 1 && bytes < NEAR_BYTES ? NEAR_BYTES / (bytes + 1) : 1,
+                step = (AMX_STEP_BYTES / (tiles ? tiles : 1) + 63) / 64 * 64;
+  float tile[AMX_TILE * GEMM_COLS] __attribute__((aligned(64)));
+  int64_t height = 0;
+  for (int64_t stop; panel < panel_end; panel = stop) {
+    stop = panel_end - panel < near ? panel_end : panel + near;
+    const char *next = (const char *)g->w + (rows <= FEW_ROWS ? panel * bytes + FAR : stop * bytes);
+    for (int64_t i = row, n; i < row_end; i += n) {
+      n = row_end - i < AMX_TILE ? row_end - i : AMX_TILE;
+      set_height(&height, n);
+      for (int64_t p = panel; p < stop; p++, next += bytes / tiles)
+        run_tile(n, g, i, p, next, step, tile);
+    }
+  }
+  set_height(&height, 0);
+}
+
+/* ---- windows of an image ---- */
 
 /* Tiles of an implicit GEMM that share one pass over a panel, block after block: a block of w stays
  * in the first-level cache for all of them, a whole panel would not. */
@@ -183,6 +257,8 @@ void accel_i8_linear_32x32__amx(const cpu_gemm *g, int64_t row, int64_t row_end,
     accel_i8_linear_14x32__avx512vnni(g, row, row_end, panel, panel_end);
   else if (g->implicit_gemm && g->k > 0)
     walk_windows(g, row, row_end, panel, panel_end);
+  else if (g->implicit_gemm)
+    accel_i8_linear_14x32__avx512vnni(g, row, row_end, panel, panel_end);
   else
-    walk(g, row, row_end, panel, panel_end);
+    walk_linear(g, row, row_end, panel, panel_end);
 }

@@ -27,6 +27,13 @@ V_INLINE void step_rows(const cpu_gemm *g, place *p, int64_t rows) {
   if (g->implicit_gemm && p->at == g->implicit_gemm->line) p->line++, p->at = 0;
 }
 
+/* Height of the tile there: those of an implicit GEMM keep to a line. */
+V_INLINE int64_t height_at(const cpu_gemm *g, const place *p, int64_t row_end) {
+  const int64_t left = row_end - p->row,
+                line = g->implicit_gemm ? g->implicit_gemm->line - p->at : left;
+  return dot_height(line < left ? line : left);
+}
+
 /* Where a tile's rows of x are; distances in bytes. */
 typedef struct source {
   const uint8_t *x;

@@ -79,6 +79,39 @@ static bool finish_whole(const cpu_gemm *g, const float *tile, int64_t row, int6
   return false;
 }
 
+#define WHOLE_GATED(act)                                                        \
+  case act:                                                                     \
+    for (int64_t i = 0; i < rows; i++, tile += GEMM_COLS, y += g->ldy) {        \
+      MICRO_UNROLL for (int64_t j = 0; j < WIDTH; j += V) {                     \
+        vf v = v_act(act, v_add(v_load(tile + WIDTH + j), gate[j / V]), alpha); \
+        v = v_mul(v_add(v_load(tile + j), up[j / V]), v);                       \
+        v_store(y + j, r ? v_add(v, v_load(r + j)) : v);                        \
+      }                                                                         \
+      if (r) r += g->ldr;                                                       \
+    }                                                                           \
+    return true;
+
+/* The same of gated panels. */
+static bool finish_gated(const cpu_gemm *g, const float *tile, int64_t row, int64_t rows,
+                         int64_t panel) {
+  enum { WIDTH = GEMM_COLS / 2 };
+  const int64_t col = panel * WIDTH;
+  if (!g->glu || g->limit > 0 || g->n - col < WIDTH || WIDTH % V) return false;
+  vf up[(WIDTH + V - 1) / V], gate[(WIDTH + V - 1) / V], alpha = v_set(g->alpha);
+  MICRO_UNROLL for (int64_t j = 0; j < WIDTH; j += V) {
+    up[j / V] = g->bias ? v_load(g->bias + col + j) : v_zero();
+    gate[j / V] = g->bias_gate ? v_load(g->bias_gate + col + j) : v_zero();
+  }
+  float *y = g->y + row * g->ldy + col;
+  const float *r = g->residual ? g->residual + row * g->ldr + col : NULL;
+  switch (g->act) {
+    WHOLE_GATED(ACCEL_PLUGIN_ACT_SILU)
+    WHOLE_GATED(ACCEL_PLUGIN_ACT_GELU)
+    WHOLE_GATED(ACCEL_PLUGIN_ACT_GELU_TANH)
+  }
+  return false;
+}
+
 /* Left half up, right half gate; a NaN stays. */
 static void clamp_gated(float *tile, int64_t rows, float limit) {
   const vf most = v_set(limit), least = v_set(-limit);
@@ -115,7 +148,7 @@ static inline void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t r
                           int64_t panel) {
   const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width,
                 cols = g->n - col < width ? g->n - col : width;
-  if (finish_whole(g, tile, row, rows, panel)) return;
+  if (finish_whole(g, tile, row, rows, panel) || finish_gated(g, tile, row, rows, panel)) return;
   add_bias(tile, rows, g->bias ? g->bias + col : NULL, cols);
   if (g->glu) {
     add_bias(tile + width, rows, g->bias_gate ? g->bias_gate + col : NULL, cols);
