@@ -17,8 +17,8 @@
 #include "accel/plugin.h"
 #include "program/program.h"
 
-/* Channels of x, of what all but the first read, of what is added, of what is set beside it, of y; as many as coded convolutions
- * have at least, on all instruction sets. */
+/* Channels of x, of what all but the first read, of what is added, of what is set beside it, of y;
+ * but x's as many as coded convolutions have at least, on all instruction sets. */
 enum {
   GIVEN = 3,
   IN = 68,
