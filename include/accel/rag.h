@@ -190,7 +190,9 @@ ACCEL_API accel_status accel_rag_remove(accel_rag *rag, const char *const *paths
 
 /** What is compared. */
 typedef enum accel_rag_mode {
-  ACCEL_RAG_HYBRID = 0,  /**< vectors and words, joined by reciprocal rank fusion */
+  /** Vectors and words, joined by reciprocal rank fusion; to a passage's score what else was found
+   *  of its document adds a little. */
+  ACCEL_RAG_HYBRID = 0,
   ACCEL_RAG_VECTORS = 1, /**< vectors alone */
   ACCEL_RAG_WORDS = 2    /**< words alone, by BM25 */
 } accel_rag_mode;

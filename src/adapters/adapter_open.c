@@ -179,6 +179,12 @@ static accel_status open_one(accel__adapters *all, const accel_adapter_spec *spe
     return accel__fail(ACCEL_ERROR_ARGUMENT, "adapter '%s': its scale is %g", spec->path,
                        spec->scale);
   a->is_file = accel__ends_with(spec->path, ".safetensors") && !accel__is_directory(spec->path);
+  if (!a->is_file && accel__file_exists(spec->path) && !accel__is_directory(spec->path))
+    return accel__remedy(
+        accel__fail(ACCEL_ERROR_FORMAT, "adapter '%s' is a file, but no safetensors one",
+                    spec->path),
+        "name a directory that PEFT wrote, or a LoRA of a pipeline as one .safetensors file (.pt, "
+        ".ckpt and .bin are pickles, which can run code: save them anew as safetensors)");
   if (a->is_file)
     directory = accel__arena_string(&all->arena, spec->path);
   else

@@ -10,7 +10,8 @@
 #include "rag/rag_index.h"
 #include "tasks/rerank.h"
 
-enum { USUAL_CANDIDATES = 30, FUSION = 60 };
+enum { USUAL_CANDIDATES = 30, FUSION = 60, DOCUMENT_BEST = 3 };
+static const double document_weight = 0.1;
 
 typedef struct search {
   accel_rag *r;
@@ -31,9 +32,26 @@ static int by_passage(const void *a, const void *b) {
   return (x->passage > y->passage) - (x->passage < y->passage);
 }
 
+static int by_document(const void *a, const void *b) {
+  const accel__rag_hit *x = a, *y = b;
+  if (x->file != y->file) return x->file < y->file ? -1 : 1;
+  return x->score != y->score ? (x->score < y->score ? 1 : -1) : by_passage(a, b);
+}
+
 static int best_first(const void *a, const void *b) {
   const accel__rag_hit *x = a, *y = b;
   return x->score != y->score ? (x->score < y->score ? 1 : -1) : by_passage(a, b);
+}
+
+/* Adds to each passage what was found of its document. */
+static void add_documents(accel__rag_hit *hits, uint32_t n) {
+  if (n) qsort(hits, n, sizeof *hits, by_document);
+  for (uint32_t i = 0, end; i < n; i = end) {
+    double best = 0;
+    for (end = i; end < n && hits[end].file == hits[i].file; end++)
+      if (end < i + DOCUMENT_BEST) best += hits[end].score;
+    for (uint32_t k = i; k < end; k++) hits[k].score += document_weight * best;
+  }
 }
 
 uint32_t accel__rag_fuse(accel__rag_hit *hits, uint32_t n) {
@@ -52,6 +70,7 @@ uint32_t accel__rag_fuse(accel__rag_hit *hits, uint32_t n) {
     same->words_rank += hit.words_rank;
     if (isnan(same->cosine)) same->cosine = hit.cosine;
   }
+  add_documents(hits, kept);
   if (kept) qsort(hits, kept, sizeof *hits, best_first);
   return kept;
 }
@@ -102,6 +121,7 @@ static accel_status find_vectors(search *s) {
     status = accel__rag_vectors_near(v, r->ctx->pool, s->vector, wanted, s->k, near, &n);
   for (uint32_t i = 0; i < n; i++)
     s->hits[s->n++] = (accel__rag_hit){.passage = v->passage[near[i].row],
+                                       .file = v->file[near[i].row],
                                        .score = near[i].cosine,
                                        .cosine = near[i].cosine,
                                        .vector_rank = i + 1};

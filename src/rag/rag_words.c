@@ -79,11 +79,13 @@ static accel_status take(const accel__rag_store *s, const char *match, const cha
   ACCEL_TRY(accel__rag_prepare(
       s,
       pattern
-          ? "SELECT id, -score FROM (SELECT word.rowid AS id, bm25(word) AS score FROM word JOIN "
-            "passage ON passage.id = word.rowid JOIN file ON file.id = passage.file WHERE word "
-            "MATCH ?1 AND accel_glob(?4, file.path) LIMIT ?3) ORDER BY score, id LIMIT ?2"
-          : "SELECT id, -score FROM (SELECT rowid AS id, bm25(word) AS score FROM word WHERE word "
-            "MATCH ?1 LIMIT ?3) ORDER BY score, id LIMIT ?2",
+          ? "SELECT id, -score, file FROM (SELECT word.rowid AS id, bm25(word) AS score, "
+            "passage.file AS file FROM word JOIN passage ON passage.id = word.rowid JOIN file ON "
+            "file.id = passage.file WHERE word MATCH ?1 AND accel_glob(?4, file.path) LIMIT ?3) "
+            "ORDER BY score, id LIMIT ?2"
+          : "SELECT best.id, -score, passage.file FROM (SELECT id, score FROM (SELECT rowid AS id, "
+            "bm25(word) AS score FROM word WHERE word MATCH ?1 LIMIT ?3) ORDER BY score, id LIMIT "
+            "?2) best JOIN passage ON passage.id = best.id ORDER BY score, best.id",
       &query));
   sqlite3_bind_text(query, 1, match, -1, SQLITE_STATIC);
   sqlite3_bind_int64(query, 2, k);
@@ -93,6 +95,7 @@ static accel_status take(const accel__rag_store *s, const char *match, const cha
     ACCEL_TRY(accel__rag_step(s, &query, &row));
     if (!row) return ACCEL_OK;
     hits[*n] = (accel__rag_hit){.passage = sqlite3_column_int64(query, 0),
+                                .file = sqlite3_column_int64(query, 2),
                                 .score = sqlite3_column_double(query, 1)};
   }
   sqlite3_finalize(query);

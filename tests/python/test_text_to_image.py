@@ -349,6 +349,10 @@ class TextToImage(unittest.TestCase):
                 run = tool("text-to-image", os.path.join(PIPELINES, "euler"), "a", "-o", os.path.join(work, "x.png"), "--steps", "1", "-d", "cpu", "-q", "--lora", path)
                 self.assertEqual(run.returncode, code, (message, run.stderr))
                 self.assertIn(message, run.stderr)
+        with tempfile.NamedTemporaryFile(suffix=".ckpt") as pickle:
+            run = tool("text-to-image", os.path.join(PIPELINES, "euler"), "a", "-o", "x.png", "-d", "cpu", "-q", "--lora", pickle.name)
+            self.assertEqual(run.returncode, 1, run.stderr)
+            self.assertIn("no safetensors one", run.stderr)
         run = tool("text-to-image", os.path.join(PIPELINES, "euler"), "a", "-o", "x.png", "-d", "cpu", "-q", "--lora", "none.safetensors:0.5")
         self.assertEqual(run.returncode, 1, run.stderr)
         self.assertIn("none.safetensors", run.stderr)

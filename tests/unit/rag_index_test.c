@@ -36,19 +36,38 @@ static void test_products_are_the_same_bits(void **state) {
 }
 
 static void test_ranks_are_fused(void **state) {
-  accel__rag_hit hits[] = {{.passage = 7, .vector_rank = 1, .cosine = 0.9},
-                           {.passage = 3, .vector_rank = 2, .cosine = 0.8},
-                           {.passage = 5, .words_rank = 1, .cosine = NAN},
-                           {.passage = 3, .words_rank = 2, .cosine = NAN}};
+  accel__rag_hit hits[] = {{.passage = 7, .file = 1, .vector_rank = 1, .cosine = 0.9},
+                           {.passage = 3, .file = 2, .vector_rank = 2, .cosine = 0.8},
+                           {.passage = 5, .file = 3, .words_rank = 1, .cosine = NAN},
+                           {.passage = 3, .file = 2, .words_rank = 2, .cosine = NAN}};
   (void)state;
   assert_int_equal(accel__rag_fuse(hits, 4), 3);
   assert_int_equal(hits[0].passage, 3);
-  assert_true(fabs(hits[0].score - 2.0 / 62) < 1e-12 && hits[0].cosine == 0.8);
+  assert_true(fabs(hits[0].score - 1.1 * 2.0 / 62) < 1e-12 && hits[0].cosine == 0.8);
   assert_int_equal(hits[0].vector_rank, 2);
   assert_int_equal(hits[0].words_rank, 2);
   assert_int_equal(hits[1].passage, 5); /* equal scores: the older passage first */
   assert_int_equal(hits[2].passage, 7);
   assert_int_equal(accel__rag_fuse(hits, 0), 0);
+}
+
+/* Of two passages with neighbouring ranks, the second one first, as two more of its document were
+ * found; a fifth one of it adds nothing. */
+static void test_documents_add_to_their_passages(void **state) {
+  accel__rag_hit hits[] = {{.passage = 1, .file = 1, .vector_rank = 1},
+                           {.passage = 2, .file = 2, .vector_rank = 2},
+                           {.passage = 3, .file = 2, .vector_rank = 3},
+                           {.passage = 4, .file = 2, .vector_rank = 4},
+                           {.passage = 5, .file = 2, .words_rank = 9}};
+  const double document = 0.1 * (1.0 / 62 + 1.0 / 63 + 1.0 / 64);
+  (void)state;
+  assert_int_equal(accel__rag_fuse(hits, 5), 5);
+  for (int i = 0; i < 3; i++) assert_int_equal(hits[i].passage, 2 + i);
+  assert_true(fabs(hits[0].score - (1.0 / 62 + document)) < 1e-12);
+  assert_int_equal(hits[3].passage, 5);
+  assert_true(fabs(hits[3].score - (1.0 / 69 + document)) < 1e-12);
+  assert_int_equal(hits[4].passage, 1);
+  assert_true(fabs(hits[4].score - 1.1 / 61) < 1e-12);
 }
 
 /* ---- the file of vectors ---- */
@@ -204,6 +223,7 @@ static void test_arguments(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_products_are_the_same_bits), cmocka_unit_test(test_ranks_are_fused),
+      cmocka_unit_test(test_documents_add_to_their_passages),
       cmocka_unit_test(test_the_file_of_vectors_is_a_copy), cmocka_unit_test(test_arguments)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
