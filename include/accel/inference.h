@@ -152,6 +152,12 @@ typedef struct accel_init_params {
   uint32_t without_safety_checker;
   /** 0. */
   uint32_t reserved;
+  /** Files of weights of a name of their own, as from_pretrained of transformers and diffusers takes
+   *  it: "fp16" reads model.fp16.safetensors or diffusion_pytorch_model.fp16.safetensors, or what an
+   *  index of that variant lists.  Parts of a pipeline that have none are read under their plain
+   *  name; ACCEL_ERROR_NOT_FOUND where none has.  NULL: the plain names (of a pipeline's part that has
+   *  files of half precision alone, those). */
+  const char *variant;
 } accel_init_params;
 
 /** On the CPU at fp32, everything else as the model says. */

@@ -178,6 +178,7 @@ void cli_init_params(const cli_run *run, const char *task, accel_init_params *ho
   how->seed = (uint64_t)cli_count(run, OPT_SEED, 0);
   how->architecture = run->value[OPT_ARCHITECTURE];
   how->decoder = run->value[OPT_DECODER];
+  how->variant = run->value[OPT_VARIANT];
   how->without_safety_checker = cli_flag(run, OPT_NO_SAFETY);
   how->kv_cache = run->value[OPT_KV_CACHE];
   how->adapters = run->adapters;

@@ -136,24 +136,30 @@ accel_status accel__pipeline_config(const char *directory, const accel__pipeline
   return status;
 }
 
+/* *any becomes true where the part has files of the variant. */
 static accel_status join_part(accel__checkpoint *c, const char *folder, const char *name,
-                              accel__arena *arena) {
+                              const char *variant, accel__arena *arena, bool *any) {
   accel__checkpoint *part;
+  bool found;
   const char *prefix = accel__arena_printf(arena, "%s.", name);
   if (!folder || !prefix) return ACCEL_ERROR_OUT_OF_MEMORY;
-  ACCEL_TRY(accel__checkpoint_open_headers(folder, &part));
+  ACCEL_TRY(accel__checkpoint_open_variant(folder, variant, &found, &part));
+  *any |= found;
   return accel__checkpoint_join(c, &part, prefix);
 }
 
 accel_status accel__pipeline_checkpoint(const char *directory, const accel__pipeline_choice *choice,
                                         const accel__json_file *config, accel__checkpoint **out) {
   accel__arena arena = {0};
+  bool any = false;
   accel_status status = accel__checkpoint_empty(directory, out);
   for (size_t i = 0; i < N_PARTS && status == ACCEL_OK; i++)
     if (parts[i].weights && accel__json_get(config->root, parts[i].name))
       status = explain(join_part(*out, place_of(directory, choice, parts[i].name, &arena),
-                                 parts[i].name, &arena),
+                                 parts[i].name, choice->variant, &arena, &any),
                        parts[i].name);
+  if (status == ACCEL_OK && choice->variant && !any)
+    status = accel__no_variant(directory, choice->variant);
   accel__arena_free(&arena);
   if (status != ACCEL_OK && *out) accel__checkpoint_close(out);
   return status;

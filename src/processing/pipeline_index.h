@@ -17,6 +17,7 @@ bool accel__is_pipeline(const char *directory);
 /* What a user has otherwise than the index says; {0}: nothing. */
 typedef struct accel__pipeline_choice {
   const char *decoder; /* directory of an autoencoder in the place of the part "vae" */
+  const char *variant; /* of the files of weights, where a part has such ("fp16") */
   bool without_safety; /* the part "safety_checker" is left out */
 } accel__pipeline_choice;
 
@@ -25,7 +26,8 @@ typedef struct accel__pipeline_choice {
  * ACCEL_ERROR_FORMAT, a folder that is missing ACCEL_ERROR_NOT_FOUND. */
 accel_status accel__pipeline_config(const char *directory, const accel__pipeline_choice *choice,
                                     accel__json_file *out);
-/* The headers of all parts that have weights (text_encoder, unet, vae ...). */
+/* The headers of all parts that have weights (text_encoder, unet, vae ...).  ACCEL_ERROR_NOT_FOUND:
+ * none has files of the variant. */
 accel_status accel__pipeline_checkpoint(const char *directory, const accel__pipeline_choice *choice,
                                         const accel__json_file *config, accel__checkpoint **out);
 

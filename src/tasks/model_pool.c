@@ -86,8 +86,7 @@ accel_status accel__pool_wait(accel_pool *pool, accel__pool_name *name, uint64_t
 
 /* ---- adding ---- */
 
-_Static_assert(offsetof(accel_init_params, without_safety_checker) + 2 * sizeof(uint32_t) ==
-                   sizeof(accel_init_params),
+_Static_assert(offsetof(accel_init_params, variant) + sizeof(char *) == sizeof(accel_init_params),
                "a new parameter is copied in keep_params and compared in same_endpoint");
 
 /* Copies a string of the parameters to the pool's arena. */
@@ -116,6 +115,7 @@ static accel_status keep_params(accel_pool *pool, accel_init_params *p) {
   ACCEL_TRY(keep(pool, &p->metric));
   ACCEL_TRY(keep(pool, &p->candidates));
   ACCEL_TRY(keep(pool, &p->decoder));
+  ACCEL_TRY(keep(pool, &p->variant));
   return keep_adapters(pool, p);
 }
 
@@ -141,6 +141,7 @@ static bool same_endpoint(const accel__pool_model *a, const accel__pool_model *b
          same_text(p->architecture, q->architecture) && same_text(p->kv_cache, q->kv_cache) &&
          same_text(p->precision_profile, q->precision_profile) && same_text(p->metric, q->metric) &&
          same_text(p->decoder, q->decoder) && same_text(p->candidates, q->candidates) &&
+         same_text(p->variant, q->variant) &&
          p->without_safety_checker == q->without_safety_checker &&
          p->candidates_fn == q->candidates_fn && p->candidates_user == q->candidates_user &&
          p->min_cosine == q->min_cosine && p->batch_size == q->batch_size &&

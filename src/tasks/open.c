@@ -70,9 +70,12 @@ static accel_status find_model(accel_endpoint *ep, const char *model, bool rando
  * their prefixes.  A load maps the files later; accel_fit never does. */
 static accel_status open_weights(accel_endpoint *ep, const accel__pipeline_choice *choice,
                                  const accel__sentence_modules *modules) {
+  bool found;
   if (accel__is_pipeline(modules->transformer))
     return accel__pipeline_checkpoint(modules->transformer, choice, &ep->config, &ep->checkpoint);
-  ACCEL_TRY(accel__checkpoint_open_headers(modules->transformer, &ep->checkpoint));
+  ACCEL_TRY(accel__checkpoint_open_variant(modules->transformer, choice->variant, &found,
+                                           &ep->checkpoint));
+  if (choice->variant && !found) return accel__no_variant(modules->transformer, choice->variant);
   for (uint32_t i = 0; i < modules->head.n_dense; i++) {
     accel__checkpoint *dense;
     ACCEL_TRY(accel__checkpoint_open_headers(modules->dense_directory[i], &dense));
@@ -231,6 +234,7 @@ static accel_status build_steps(accel_endpoint *ep, const char *model, accel_ini
                                 accel__sentence_modules *modules,
                                 const accel__registry_model **entry) {
   const accel__pipeline_choice choice = {.decoder = params->decoder,
+                                         .variant = params->variant,
                                          .without_safety = params->without_safety_checker != 0};
   bool random = params->random_weights != 0;
   ep->seed = params->seed;

@@ -31,6 +31,7 @@ static void put_params(accel__order *o, const accel_endpoint *ep, const accel_in
   accel__order_text(o, p->kv_cache);
   accel__order_text(o, p->precision_profile);
   accel__order_text(o, p->decoder);
+  accel__order_text(o, p->variant);
   accel__order_number(o, p->without_safety_checker);
   accel__order_number(o, p->random_weights);
   accel__order_number(o, (int64_t)p->seed);
@@ -50,6 +51,7 @@ static void take_params(accel__order *o, accel_init_params *p, accel_adapter_spe
   p->kv_cache = accel__order_take_text(o);
   p->precision_profile = accel__order_take_text(o);
   p->decoder = accel__order_take_text(o);
+  p->variant = accel__order_take_text(o);
   p->without_safety_checker = (uint32_t)accel__order_get(o);
   p->random_weights = (uint32_t)accel__order_get(o);
   p->seed = (uint64_t)accel__order_get(o);

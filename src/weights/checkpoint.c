@@ -309,11 +309,39 @@ static accel_status nothing_to_read(const char *directory, char **names, size_t 
   return accel__remedy(ACCEL_ERROR_NOT_FOUND, "fetch the weights: the model is incomplete");
 }
 
-static accel_status open_directory(accel__checkpoint *c, const char *directory) {
+/* Names of the files of a variant, as transformers and diffusers write them. */
+static const struct {
+  const char *before, *after;
+  bool is_index;
+} variant_names[] = {{"model.", ".safetensors", false},
+                     {"model.safetensors.index.", ".json", true},
+                     {"diffusion_pytorch_model.", ".safetensors", false},
+                     {"diffusion_pytorch_model.safetensors.index.", ".json", true}};
+
+/* Opens a directory's files of the variant, if it has such: *found. */
+static accel_status open_of_variant(accel__checkpoint *c, const char *directory,
+                                    const char *variant, char **names, size_t n, bool *found) {
+  for (size_t i = 0; i < sizeof variant_names / sizeof *variant_names && !*found; i++) {
+    const char *name = accel__arena_printf(&c->arena, "%s%s%s", variant_names[i].before, variant,
+                                           variant_names[i].after);
+    if (!name) return ACCEL_ERROR_OUT_OF_MEMORY;
+    if (!has_name(names, n, name)) continue;
+    const char *path = accel__path_join(&c->arena, directory, name);
+    if (!path) return ACCEL_ERROR_OUT_OF_MEMORY;
+    *found = true;
+    return variant_names[i].is_index ? open_sharded(c, path) : open_single(c, path);
+  }
+  return ACCEL_OK;
+}
+
+static accel_status open_directory(accel__checkpoint *c, const char *directory, const char *variant,
+                                   bool *found) {
   char **names;
   size_t n;
   const char *single = "model.safetensors", *index = "model.safetensors.index.json";
   ACCEL_TRY(accel__list_directory(directory, &c->arena, &names, &n));
+  if (variant) ACCEL_TRY(open_of_variant(c, directory, variant, names, n, found));
+  if (*found) return ACCEL_OK;
   if (!has_name(names, n, single)) {
     single = NULL;
     for (size_t i = 0; i < sizeof diffusers_names / sizeof *diffusers_names && !single; i++)
@@ -328,10 +356,11 @@ static accel_status open_directory(accel__checkpoint *c, const char *directory) 
   return single ? open_single(c, path) : open_sharded(c, path);
 }
 
-static accel_status open_any(accel__checkpoint *c, const char *path) {
+static accel_status open_any(accel__checkpoint *c, const char *path, const char *variant,
+                             bool *found) {
   c->path = accel__arena_string(&c->arena, path);
   if (!c->path) return ACCEL_ERROR_OUT_OF_MEMORY;
-  if (accel__is_directory(path)) return open_directory(c, path);
+  if (accel__is_directory(path)) return open_directory(c, path, variant, found);
   if (accel__ends_with(path, ".index.json")) return open_sharded(c, path);
   const foreign_format *format = foreign_of(path);
   return format ? refuse("", path, format) : open_single(c, path);
@@ -339,14 +368,29 @@ static accel_status open_any(accel__checkpoint *c, const char *path) {
 
 /* ---- interface ---- */
 
-accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint **out) {
+accel_status accel__checkpoint_open_variant(const char *path, const char *variant, bool *found,
+                                            accel__checkpoint **out) {
   *out = NULL;
+  *found = false;
   accel__checkpoint *c = calloc(1, sizeof *c);
   if (!c) return accel__no_memory(sizeof *c);
-  accel_status status = open_any(c, path);
+  accel_status status = open_any(c, path, variant, found);
   if (status != ACCEL_OK) accel__checkpoint_close(&c);
   *out = c;
   return status;
+}
+
+accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint **out) {
+  bool found;
+  return accel__checkpoint_open_variant(path, NULL, &found, out);
+}
+
+accel_status accel__no_variant(const char *path, const char *variant) {
+  return accel__remedy(
+      accel__fail(ACCEL_ERROR_NOT_FOUND, "%s: no weights of the variant '%s' are there", path,
+                  variant),
+      "fetch model.VARIANT.safetensors or diffusion_pytorch_model.VARIANT.safetensors, or name no "
+      "variant");
 }
 
 accel_status accel__checkpoint_empty(const char *path, accel__checkpoint **out) {

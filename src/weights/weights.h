@@ -56,6 +56,12 @@ accel_status accel__checkpoint_open(const char *path, accel__checkpoint **out);
 /* The same, but only the headers are read.  No file stays open: tensors can be read, each time by
  * opening its file, which does for a few small ones. */
 accel_status accel__checkpoint_open_headers(const char *path, accel__checkpoint **out);
+/* As accel__checkpoint_open_headers, but a directory's files of `variant` ("fp16":
+ * model.fp16.safetensors) where it has such: *found.  variant NULL: the plain ones. */
+accel_status accel__checkpoint_open_variant(const char *path, const char *variant, bool *found,
+                                            accel__checkpoint **out);
+/* The error that no files of a variant are there. */
+accel_status accel__no_variant(const char *path, const char *variant);
 /* No tensors yet: accel__checkpoint_join adds those of the parts of a pipeline.  path: its
  * directory. */
 accel_status accel__checkpoint_empty(const char *path, accel__checkpoint **out);

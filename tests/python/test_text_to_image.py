@@ -430,6 +430,28 @@ class TextToImage(unittest.TestCase):
             run = self.edited(work, rename)
             self.assertEqual(run.returncode, 0, run.stderr)
 
+    def test_variant(self):
+        """--variant reads the files of that name, of parts that have them; the plain ones are broken here."""
+        def keep(directory):
+            for part in ("unet", "vae"):
+                plain = os.path.join(directory, part, "diffusion_pytorch_model.safetensors")
+                os.rename(plain, plain.replace(".safetensors", ".fp16.safetensors"))
+                with open(plain, "wb") as file:
+                    file.write(b"no tensors")
+        with tempfile.TemporaryDirectory() as work:
+            run = self.edited(work, keep)
+            self.assertNotEqual(run.returncode, 0)
+            where, picture = os.path.join(work, "pipeline"), os.path.join(work, "variant.png")
+            run = tool("text-to-image", where, "a", "-o", picture, "--steps", "1", "-d", "cpu", "-q", "--variant", "fp16")
+            self.assertEqual(run.returncode, 0, run.stderr)
+            pipe = accel.pipeline("text-to-image", where, device="cpu", variant="fp16")
+            self.assertEqual(len(pipe("a", num_inference_steps=1).images), 1)
+            run = tool("text-to-image", where, "a", "-o", picture, "--steps", "1", "-d", "cpu", "-q", "--variant", "bf16")
+            self.assertNotEqual(run.returncode, 0)
+            with self.assertRaises(accel.AccelError) as caught:
+                accel.pipeline("text-to-image", os.path.join(PIPELINES, "euler"), device="cpu", variant="bf16")
+            self.assertIn("no weights of the variant 'bf16'", str(caught.exception))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -200,6 +200,13 @@ static void directories(void **state) {
   c = opens(temp_path("d1")); /* the plain name is meant */
   assert_int_equal(accel__checkpoint_count(c), 2);
   accel__checkpoint_close(&c);
+  bool found;
+  assert_int_equal(accel__checkpoint_open_variant(temp_path("d1"), "fp16", &found, &c), ACCEL_OK);
+  assert_true(found && accel__checkpoint_count(c) == 1);
+  accel__checkpoint_close(&c);
+  assert_int_equal(accel__checkpoint_open_variant(temp_path("d1"), "bf16", &found, &c), ACCEL_OK);
+  assert_true(!found && accel__checkpoint_count(c) == 2); /* which the caller may refuse */
+  accel__checkpoint_close(&c);
   refuses(temp_path("d4"), ACCEL_ERROR_ARGUMENT, "which of its checkpoints");
   assert_int_equal(accel__safetensors_write(temp_path("d1/model.safetensors"), sample, 3, NULL, 0),
                    ACCEL_OK);

@@ -88,12 +88,13 @@ def init_params(device: str = "auto", precision: Optional[str] = None, task: Opt
                 metric: Optional[str] = None, min_cosine: float = 0.0,
                 candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
                 prefix_cache_bytes: Optional[int] = None, adapters: Optional[Adapters] = None, enable_adapters: bool = False,
-                decoder: Optional[str] = None, safety_checker: Optional[bool] = True) -> Tuple[Any, List[Optional[bytes]]]:
+                decoder: Optional[str] = None, safety_checker: Optional[bool] = True, variant: Optional[str] = None) -> Tuple[Any, List[Optional[bytes]]]:
     """An accel_init_params of Model's options, and the strings that it points to, which live as long."""
     how = lib.accel_init_params_default()
     profile, known = (json.dumps(v) if isinstance(v, dict) else v and os.fspath(v) for v in (precision_profile, candidates))
-    keep = [encode(v) for v in (device, precision, task, architecture, kv_cache, profile, metric, known, decoder and os.fspath(decoder))]
-    how.device, how.precision, how.task, how.architecture, how.kv_cache, how.precision_profile, how.metric, how.candidates, how.decoder = keep
+    keep = [encode(v) for v in (device, precision, task, architecture, kv_cache, profile, metric, known, decoder and os.fspath(decoder), variant)]
+    (how.device, how.precision, how.task, how.architecture, how.kv_cache, how.precision_profile, how.metric, how.candidates, how.decoder,
+     how.variant) = keep
     how.min_cosine = min_cosine
     how.batch_size, how.max_length, how.queue_capacity = batch_size, max_length, queue_capacity
     how.random_weights, how.seed = int(random_weights), seed
@@ -120,19 +121,20 @@ class Model:
                  precision_profile: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None, metric: Optional[str] = None,
                  min_cosine: float = 0.0, candidates: Union[str, "os.PathLike[str]", Dict[str, Any], None] = None,
                  prefix_cache_bytes: Optional[int] = None, adapters: Optional[Adapters] = None, enable_adapters: bool = False,
-                 decoder: Optional[str] = None, safety_checker: Optional[bool] = True) -> None:
+                 decoder: Optional[str] = None, safety_checker: Optional[bool] = True, variant: Optional[str] = None) -> None:
         """`precision_profile`: in the place of `precision`, a file that `accel tune` wrote, or what is in one.  `metric` ("latency", "throughput",
         "memory", "energy"), `min_cosine` (with precision "auto" the accuracy bound, from 0 to 1) and `candidates` (a file of `accel choose`, what is in
         one, or "" for none; None: what `accel choose --store` kept) are what "auto" goes by.  `prefix_cache_bytes`: of prompts that the queue keeps for
         prompts that begin alike; 0: none, None: 512 MiB.  `adapters`: LoRA adapters of PEFT that are merged into the weights while these are loaded: a
         directory, or a list of directories or of pairs of a directory and a scale.  `enable_adapters`: load_adapter() loads others beside them, for
         single requests.  `decoder`: directory of an autoencoder (AutoencoderTiny, AutoencoderKL) in the place of a picture pipeline's own.
-        `safety_checker`: None leaves out the one that the pipeline's directory has, as in diffusers."""
+        `safety_checker`: None leaves out the one that the pipeline's directory has, as in diffusers.  `variant`: of the files of weights, as
+        transformers and diffusers take it: "fp16" reads model.fp16.safetensors."""
         self._handle = C.c_void_p()
         self.adapters: Dict[str, Adapter] = {}
         self.context = context or default_context()
         how, _strings = init_params(device, precision, task, batch_size, max_length, queue_capacity, random_weights, seed, architecture, kv_cache,
-                                    precision_profile, metric, min_cosine, candidates, prefix_cache_bytes, adapters, enable_adapters, decoder, safety_checker)
+                                    precision_profile, metric, min_cosine, candidates, prefix_cache_bytes, adapters, enable_adapters, decoder, safety_checker, variant)
         check(lib.accel_init(self.context.handle, encode(str(model)), C.byref(how), C.byref(self._handle)))
         self.context.endpoints.add(self)
 

@@ -458,7 +458,7 @@ _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, DocumentQuestionAnsweringPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
     TimeSeriesForecastingPipeline, TextToSpeechPipeline, TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache", "precision_profile", "metric", "min_cosine", "candidates",
-                  "prefix_cache_bytes", "adapters", "decoder", "safety_checker")
+                  "prefix_cache_bytes", "adapters", "decoder", "safety_checker", "variant")
 
 
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,

@@ -52,7 +52,7 @@ accel_init_params = _struct(
     "accel_init_params", ("size", u32), ("device", text), ("precision", text), ("task", text), ("batch_size", u32), ("max_length", u32),
     ("queue_capacity", u32), ("random_weights", u32), ("seed", u64), ("architecture", text), ("kv_cache", text),
     ("precision_profile", text), ("metric", text), ("min_cosine", f64), ("candidates", text), ("candidates_fn", C.c_void_p), ("candidates_user", C.c_void_p),
-    ("prefix_cache_bytes", u64), ("adapters", C.POINTER(accel_adapter_spec)), ("n_adapters", u32), ("enable_adapters", u32), ("decoder", text), ("without_safety_checker", u32), ("reserved", u32))
+    ("prefix_cache_bytes", u64), ("adapters", C.POINTER(accel_adapter_spec)), ("n_adapters", u32), ("enable_adapters", u32), ("decoder", text), ("without_safety_checker", u32), ("reserved", u32), ("variant", text))
 
 accel_pool_params = _struct("accel_pool_params", ("size", u32), ("max_wait_ms", u32), ("memory_limit", u64))
 accel_pool_stats = _struct(
