@@ -1,8 +1,7 @@
 /* gpu_op_linear_q.c - products with activations of the weight's own kind of number: x is
  * quantised to signed bytes, in the weight's groups along k, or narrowed to halves
- * (kernels/codes.k), then
- * multiplied by integer dot products (kernels/linear_dot*.k) or matrix units
- * (kernels/linear_matrix*.k).
+ * (kernels/codes.k), then multiplied by integer dot products (kernels/linear_dot*.k) or matrix
+ * units (kernels/linear_matrix*.k).
  *
  * A row's result depends on nothing but the row, whatever else is in the batch: sums of bytes
  * are whole numbers and groups along k are added in order, and matrix units sum in the same order

@@ -1,5 +1,6 @@
 /* gpu_probe_results.c - does a kernel variant give right results on a device?  Products of numbers
- * whose products and sums are exact in any order, of codes with a scale for each row and with groups, and softmaxes compared with double precision. */
+ * whose products and sums are exact in any order, of codes with a scale for each row and with
+ * groups along k, and softmaxes compared with double precision. */
 #include "gpu/gpu_probe_results.h"
 
 #include <math.h>
