@@ -80,7 +80,7 @@ typedef struct gpu_weight {
   int64_t n, k;
   gpu_store store;
   gpu_scale scale_kind;
-  uint32_t row_words;        /* words of one row; k for F32 */
+  uint32_t row_words;        /* words of one row, gpu_row_words */
   uint32_t group_k, group_n; /* never 0: the whole axis is its length */
   uint32_t groups_k;
   float outer;
@@ -107,6 +107,8 @@ typedef struct gpu_weight_source {
 enum { GPU_STAGING = 4 << 20 };
 
 extern const uint8_t gpu_store_bits[GPU_STORES];
+/* Words of a row of k numbers: I8 in multiples of 16 bytes, which kernels load at once. */
+uint32_t gpu_row_words(gpu_store store, int64_t k);
 /* Whether kernels read weights stored as this accel_plugin_dtype; *out: as which store. */
 bool gpu_store_of(uint8_t dtype, gpu_store *out);
 
@@ -210,7 +212,9 @@ typedef struct gpu_run {
   gpu_memory *scratch[GPU_SCRATCHES]; /* of 64 KiB, 128 KiB and so on, where one was asked for */
   gpu_memory **block;                 /* of constants; the last is being filled */
   uint32_t n_block, room_block;
-  uint64_t used;      /* bytes of the last block */
+  uint64_t used;           /* bytes of the last block */
+  struct gpu_known *known; /* [n_known] small constants so far: what is told again is not copied */
+  uint32_t n_known, room_known;
   gpu_binding *start; /* [program.n_space]; bytes 0 until asked for */
   double earlier_ms;  /* on the device, of streams before this one */
 } gpu_run;
@@ -221,8 +225,9 @@ int32_t gpu_wait_and_go_on(gpu_run *run, const accel_plugin_host *host, accel_pl
 
 /* What the device does from here to the next mark counts for `node` of a profiled run. */
 int32_t gpu_mark(gpu_run *run, uint32_t node, accel_plugin_error *error);
-/* Host data that this run's kernels read: copied now, on the device before the next dispatch, valid
- * until the run ends. bytes > 0 and a multiple of 4. */
+/* Host data that this run's kernels only read: copied now, on the device before the next dispatch,
+ * valid until the run ends. The same data is copied once, if it is small. bytes > 0 and a multiple
+ * of 4. */
 int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding *out,
                      accel_plugin_error *error);
 /* Memory for what kernels of one node tell one another, where its size is not known before the run

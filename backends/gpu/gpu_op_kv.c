@@ -19,6 +19,7 @@ enum {
   HEAD = 3, /* words between the items' and the single rows' numbers */
   SPLIT_HEADS = 4,
   SPLIT_HEAD = 128, /* attention_split.k's HEADS and MAX_D */
+  SPAN = 64,        /* attention.h */
   SINGLE_ROWS = 8,
   CARRIED_IN = 128,
   CARRIED_OUT = 256,
@@ -42,8 +43,8 @@ typedef struct kv {
   bool by_position;
   bool tiled;          /* by attention_tile.k and attention_split.k */
   int32_t n_single;    /* rows of items that have at most SINGLE_ROWS: attention_split.k's */
-  int32_t splits;      /* pages of an item, at most */
-  gpu_binding partial; /* results of single rows, page by page */
+  int32_t splits;      /* spans of an item's keys, at most */
+  gpu_binding partial; /* results of single rows, span by span */
 } kv;
 
 static const gpu_memory *page_of(const sequence *s, int32_t page) { return s->view.page[page]; }
@@ -213,7 +214,7 @@ static const gpu_memory *first_page(const kv *s) {
   return NULL;
 }
 
-/* What a dispatch computes: whole rows, by tiles of rows, by pages of single rows, their joined
+/* What a dispatch computes: whole rows, by tiles of rows, by spans of single rows, their joined
  * results, or probabilities of the listed heads. */
 typedef enum dispatch_kind { ROWS, TILES, SPLIT, JOIN, PROBS } dispatch_kind;
 
@@ -321,8 +322,8 @@ static int32_t attend_all(kv *s, bool probs, bool writes, accel_plugin_error *er
   return rc;
 }
 
-/* Which kernels compute the result.  Items of few rows have too few tiles for a device, so their
- * pages are taken side by side, as long as what they come to fits a binding. */
+/* Which kernels compute the result.  Items of few rows have too few tiles for a device, so spans of
+ * their keys are taken side by side, as long as what they come to fits a binding. */
 static int32_t choose(kv *s, accel_plugin_error *error) {
   const gpu_attention *a = &s->a;
   s->tiled = gpu_attention_tiled(s->run->self, a);
@@ -330,7 +331,8 @@ static int32_t choose(kv *s, accel_plugin_error *error) {
   int64_t single = 0;
   for (int32_t i = 0; i < s->items; i++) {
     if (rows_of(s, i) <= SINGLE_ROWS) single += rows_of(s, i);
-    if (s->sequence[i].end > s->splits) s->splits = s->sequence[i].end;
+    const int32_t spans = (int32_t)gpu_ceil_div(s->sequence[i].view.length, SPAN);
+    if (spans > s->splits) s->splits = spans;
   }
   const uint64_t bytes = (uint64_t)(single * a->heads * (a->dv + 2)) * 4 * (uint64_t)s->splits;
   if (bytes > s->run->self->limits.binding / 2) return ACCEL_PLUGIN_OK;

@@ -4,14 +4,14 @@
 #include "gpu/gpu_op_linear.h"
 
 int32_t gpu_probe_open(gpu_probe *probe, gpu_store store, int64_t m, int64_t n, int64_t k,
-                       accel_plugin_error *error) {
+                       int64_t group_k, accel_plugin_error *error) {
   gpu_self *s = probe->self;
   gpu_product *p = &probe->product;
-  *p = gpu_bare_product(store, n, k);
+  *p = gpu_bare_product(store, n, k, group_k);
   const uint64_t activations_q = gpu_activations_q_bytes(s, &p->w.w, false, m),
                  bytes[GPU_PROBE_MEMORIES] = {[GPU_PROBE_X] = (uint64_t)(m * k) * 4,
                                               [GPU_PROBE_W] = (uint64_t)n * p->w.w.row_words * 4,
-                                              [GPU_PROBE_SCALE] = (uint64_t)n * 4,
+                                              [GPU_PROBE_SCALE] = (uint64_t)n * p->w.w.groups_k * 4,
                                               [GPU_PROBE_Y] = (uint64_t)(m * (n > k ? n : k)) * 4,
                                               [GPU_PROBE_ACTIVATIONS_Q] = activations_q};
   int32_t rc = ACCEL_PLUGIN_OK;

@@ -28,10 +28,11 @@ typedef struct gpu_probe {
 } gpu_probe;
 
 /* Makes room for products of up to m rows of k numbers with a weight [n, k] in `store`, by the
- * variants that probe->self takes now. probe->self and ->host are set, all else is zero. What
+ * variants that probe->self takes now; codes have a scale for each group_k of them along k (k: one
+ * for each row). probe->self and ->host are set, all else is zero. What
  * the memory holds is the caller's to upload. gpu_probe_close is called after failure, too. */
 int32_t gpu_probe_open(gpu_probe *probe, gpu_store store, int64_t m, int64_t n, int64_t k,
-                       accel_plugin_error *error);
+                       int64_t group_k, accel_plugin_error *error);
 void gpu_probe_close(gpu_probe *probe);
 
 /* One run of `times` products of m rows. *ms: the device's milliseconds, 0 where it has no

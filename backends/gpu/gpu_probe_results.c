@@ -1,5 +1,6 @@
 /* gpu_probe_results.c - does a kernel variant give right results on a device?  Products of numbers
- * whose products and sums are exact in any order, and softmaxes compared with double precision. */
+ * whose products and sums are exact in any order, of codes with a scale for each row and with
+ * groups along k, and softmaxes compared with double precision. */
 #include "gpu/gpu_probe_results.h"
 
 #include <math.h>
@@ -10,14 +11,16 @@
 
 /* Sizes that are no multiple of any tile; MOST_M rows of K floats fit the 64 KiB of
  * ACCEL_GPU_VARIANTS=small_bindings. */
-enum { N = 70, K = 228, MOST_M = 70 };
+enum { N = 70, K = 228, MOST_M = 70, GROUP = 64, GROUPS = (K + GROUP - 1) / GROUP };
 
 /* ---- products ---- */
 
 /* Whole numbers of at most eight for halves; for bytes codes of the whole range, with a 127 in
- * every row, so that quantising gives the same codes. Sums of K products stay below 2^24. */
+ * every group of every row, so that quantising gives the same codes. Sums of K products stay below
+ * 2^24. */
 static int x_code(gpu_store store, int r, int c) {
-  if (store == GPU_STORE_I8) return c == r % K ? 127 : (r * 37 + c * 11) % 255 - 127;
+  if (store == GPU_STORE_I8)
+    return c % GROUP == r % (K % GROUP) ? 127 : (r * 37 + c * 11) % 255 - 127;
   return (r * 5 + c * 3) % 17 - 8;
 }
 static int w_code(gpu_store store, int r, int c) {
@@ -35,13 +38,16 @@ static uint32_t half_of(gpu_store store, int v) {
 
 typedef struct product_data {
   gpu_store store;
-  float x[MOST_M * K], scale[N], want[MOST_M * N], got[MOST_M * N];
-  uint32_t w[N * K / 2];
+  int64_t group; /* of codes along k */
+  float x[MOST_M * K], scale[N * GROUPS], want[MOST_M * N], got[MOST_M * N];
+  uint32_t w[N * (K / 2 + 1)];
 } product_data;
 
 static void fill_weights(product_data *d) {
-  const int per_word = d->store == GPU_STORE_I8 ? 4 : 2, bits = 32 / per_word, words = K / per_word;
-  for (int r = 0; r < N; r++) d->scale[r] = (float)(1 << r % 4);
+  const int per_word = d->store == GPU_STORE_I8 ? 4 : 2, bits = 32 / per_word,
+            words = (int)gpu_row_words(d->store, K);
+  memset(d->w, 0, sizeof d->w);
+  for (int i = 0; i < N * GROUPS; i++) d->scale[i] = (float)(1 << i % 4) / 64;
   for (int r = 0; r < N; r++)
     for (int c = 0; c < K; c++) {
       const int v = w_code(d->store, r, c);
@@ -51,14 +57,17 @@ static void fill_weights(product_data *d) {
 }
 
 static void fill(product_data *d) {
+  const int64_t groups = gpu_ceil_div(K, d->group);
   const float unit = d->store == GPU_STORE_I8 ? 0.125f : 1.0f;
   fill_weights(d);
   for (int r = 0; r < MOST_M; r++) {
     for (int c = 0; c < K; c++) d->x[r * K + c] = (float)x_code(d->store, r, c) * unit;
     for (int n = 0; n < N; n++) {
-      int64_t sum = 0;
-      for (int c = 0; c < K; c++) sum += (int64_t)x_code(d->store, r, c) * w_code(d->store, n, c);
-      d->want[r * N + n] = (float)sum * (d->store == GPU_STORE_I8 ? unit * d->scale[n] : 1.0f);
+      double sum = 0;
+      for (int c = 0; c < K; c++)
+        sum += x_code(d->store, r, c) * w_code(d->store, n, c) *
+               (d->store == GPU_STORE_I8 ? (double)d->scale[n * groups + c / d->group] : 1.0);
+      d->want[r * N + n] = (float)(sum * (double)unit);
     }
   }
 }
@@ -76,7 +85,7 @@ static int32_t upload(gpu_probe *probe, int which, const void *data, uint64_t by
   return gpu_upload(probe->self, probe->memory[which], 0, data, bytes, error);
 }
 
-/* Small tiles, large tiles, and the kernels for few rows. */
+/* Small tiles, large tiles, and the kernels for few rows, with groups of d->group codes along k. */
 static int32_t try_products(gpu_probe *probe, product_data *d, bool *right,
                             accel_plugin_error *error) {
   static const struct {
@@ -85,11 +94,12 @@ static int32_t try_products(gpu_probe *probe, product_data *d, bool *right,
   } shape[] = {{MOST_M, 64}, {MOST_M, GPU_LARGE_ROWS}, {5, 64}};
   double ms;
   fill(d);
-  int32_t rc = gpu_probe_open(probe, d->store, MOST_M, N, K, error);
+  int32_t rc = gpu_probe_open(probe, d->store, MOST_M, N, K, d->group, error);
   if (!rc) rc = upload(probe, GPU_PROBE_X, d->x, sizeof d->x, error);
   if (!rc)
     rc = upload(probe, GPU_PROBE_W, d->w, (uint64_t)N * probe->product.w.w.row_words * 4, error);
-  if (!rc) rc = upload(probe, GPU_PROBE_SCALE, d->scale, sizeof d->scale, error);
+  if (!rc)
+    rc = upload(probe, GPU_PROBE_SCALE, d->scale, probe->memory[GPU_PROBE_SCALE]->bytes, error);
   *right = !rc;
   for (size_t i = 0; *right && i < sizeof shape / sizeof *shape; i++) {
     const int64_t results = shape[i].m * N;
@@ -125,7 +135,7 @@ static int32_t try_softmax(gpu_probe *probe, product_data *d, bool *right,
   float *rows = d->x; /* uploaded, then what comes back */
   double ms;
   for (int i = 0; i < MOST_M * K; i++) rows[i] = (float)softmax_input(i / K, i % K);
-  int32_t rc = gpu_probe_open(probe, GPU_STORE_F32, MOST_M, N, K, error);
+  int32_t rc = gpu_probe_open(probe, GPU_STORE_F32, MOST_M, N, K, K, error);
   if (!rc) rc = upload(probe, GPU_PROBE_X, rows, sizeof d->x, error);
   if (!rc) rc = gpu_probe_softmax(probe, MOST_M, K, 1, &ms, error);
   if (!rc) rc = gpu_download(probe->self, rows, probe->memory[GPU_PROBE_Y], 0, sizeof d->x, error);
@@ -136,16 +146,21 @@ static int32_t try_softmax(gpu_probe *probe, product_data *d, bool *right,
 int32_t gpu_probe_results(gpu_self *self, const accel_plugin_host *host, uint32_t variant,
                           gpu_store store, bool *right, accel_plugin_error *error) {
   const uint32_t before = self->variants;
-  gpu_probe probe = {.self = self, .host = host};
+  const int64_t groups[] = {K, GROUP};
   product_data *d = calloc(1, sizeof *d);
   *right = false;
   if (!d) return kit_no_memory(error, sizeof *d);
   d->store = store;
   self->variants = variant;
-  const int32_t rc = variant == GPU_VARIANT_SUB_GROUPS ? try_softmax(&probe, d, right, error)
-                                                       : try_products(&probe, d, right, error);
+  int32_t rc = ACCEL_PLUGIN_OK;
+  for (int i = 0; !i || (!rc && *right && i < 2 && store == GPU_STORE_I8); i++) {
+    gpu_probe probe = {.self = self, .host = host};
+    d->group = groups[i];
+    rc = variant == GPU_VARIANT_SUB_GROUPS ? try_softmax(&probe, d, right, error)
+                                           : try_products(&probe, d, right, error);
+    gpu_probe_close(&probe);
+  }
   self->variants = before;
-  gpu_probe_close(&probe);
   free(d);
   return rc;
 }

@@ -8,7 +8,7 @@
 
 #include "gpu/gpu_probe.h"
 
-enum { STEP = 1, MOST_ROWS = 4096 };
+enum { STEP = 1, MOST_ROWS = 4096, GROUP = 256 }; /* of int8 weights in rows of this length */
 enum { SOFTMAX_ROWS = 70, SOFTMAX_COLUMNS = 228 };
 enum { ROUNDS = 5, PRODUCTS = 2, SOFTMAXES = 8 }; /* runs, and what each repeats */
 static const double ENOUGH_MS = 100; /* of one way: a slow device tells as much in fewer rounds */
@@ -38,7 +38,8 @@ static int32_t open_products(gpu_probe *probe, gpu_store store, int64_t m, int64
                              accel_plugin_error *error) {
   /* numbers of about one in F32, F16, BF16 and I8 */
   static const uint32_t one[] = {0x3f800000u, 0x3c003c00u, 0x3f803f80u, 0x05fa03fcu};
-  int32_t rc = gpu_probe_open(probe, store, m, side, side, error);
+  const int64_t group = store == GPU_STORE_I8 ? GROUP : side;
+  int32_t rc = gpu_probe_open(probe, store, m, side, side, group, error);
   if (!rc) rc = fill(probe->self, probe->memory[GPU_PROBE_X], one[GPU_STORE_F32], error);
   if (!rc) rc = fill(probe->self, probe->memory[GPU_PROBE_W], one[store], error);
   return rc ? rc : fill(probe->self, probe->memory[GPU_PROBE_SCALE], one[GPU_STORE_F32], error);
@@ -99,8 +100,8 @@ static int large_tiles_are_faster(gpu_probe *probe) {
 static int sub_groups_are_faster(gpu_probe *probe) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
   double best[2] = {0, 0}; /* without, with */
-  int32_t rc =
-      gpu_probe_open(probe, GPU_STORE_F32, SOFTMAX_ROWS, SOFTMAX_COLUMNS, SOFTMAX_COLUMNS, &error);
+  int32_t rc = gpu_probe_open(probe, GPU_STORE_F32, SOFTMAX_ROWS, SOFTMAX_COLUMNS, SOFTMAX_COLUMNS,
+                              SOFTMAX_COLUMNS, &error);
   for (int i = 0; !rc && i < 2 * (ROUNDS + 1); i++) { /* the first of each compiles */
     double ms = 0;
     probe->self->variants = i % 2 ? GPU_VARIANT_SUB_GROUPS : 0;

@@ -2,7 +2,11 @@
  * tiles, which weights are multiplied with quantised activations, and whether these are there. */
 #include "gpu/gpu_product.h"
 
-enum { LONGEST_K = 1 << 17 }; /* sums of more products of two signed bytes could pass 31 bits */
+enum {
+  LONGEST_K = 1 << 17, /* sums of more products of two signed bytes could pass 31 bits */
+  GROUP_STEP = 32,     /* elements: kernels with groups along k end them at a step's end */
+  LONGEST_GROUP = 2048 /* that 32 lanes of linear_dot_few.k take in one step */
+};
 
 /* Large tiles read less of x and w.  They are faster when every compute unit gets at least two of
  * them and at most a fifth of their rows and columns lies beyond the result. */
@@ -16,9 +20,12 @@ bool gpu_takes_large(const gpu_self *self, const gpu_product *p, int64_t n, int6
          down * across >= 2 * (int64_t)(limits->units ? limits->units : 16);
 }
 
-gpu_product gpu_bare_product(gpu_store store, int64_t n, int64_t k) {
+uint32_t gpu_group_words(const gpu_weight *w) {
+  return w->groups_k > 1 ? w->group_k / 4 : w->row_words;
+}
+
+gpu_product gpu_bare_product(gpu_store store, int64_t n, int64_t k, int64_t group_k) {
   static const kit_tensor absent = {.id = -1};
-  const uint32_t per_word = store == GPU_STORE_F32 ? 1 : store == GPU_STORE_I8 ? 4 : 2;
   gpu_product p = {.bias = &absent,
                    .residual = &absent,
                    .n = n,
@@ -29,10 +36,10 @@ gpu_product gpu_bare_product(gpu_store store, int64_t n, int64_t k) {
                        .k = k,
                        .store = store,
                        .scale_kind = store == GPU_STORE_I8 ? GPU_SCALE_F32 : GPU_SCALE_NONE,
-                       .row_words = (uint32_t)k / per_word,
-                       .group_k = (uint32_t)k,
+                       .row_words = gpu_row_words(store, k),
+                       .group_k = (uint32_t)group_k,
                        .group_n = 1,
-                       .groups_k = 1,
+                       .groups_k = (uint32_t)gpu_ceil_div(k, group_k),
                        .outer = 1.0f};
   return p;
 }
@@ -51,8 +58,8 @@ uint32_t gpu_activations_q_variant(uint32_t variants, const gpu_weight *w, bool 
   if (trans || !w->k) return 0;
   if (w->store == GPU_STORE_F16) return variants & GPU_VARIANT_MATRIX_F16;
   if (w->store == GPU_STORE_BF16) return variants & GPU_VARIANT_MATRIX_BF16;
-  if (w->store != GPU_STORE_I8 || w->scale_kind != GPU_SCALE_F32 || w->groups_k != 1 ||
-      w->k > LONGEST_K)
+  if (w->store != GPU_STORE_I8 || w->scale_kind != GPU_SCALE_F32) return 0;
+  if (w->groups_k > 1 ? w->group_k % GROUP_STEP || w->group_k > LONGEST_GROUP : w->k > LONGEST_K)
     return 0;
   return variants & GPU_VARIANT_MATRIX_I8 ? GPU_VARIANT_MATRIX_I8 : variants & GPU_VARIANT_INT_DOT;
 }
@@ -63,7 +70,7 @@ uint64_t gpu_activations_q_scales(const gpu_weight *w, int64_t m) {
 
 uint64_t gpu_activations_q_bytes(const gpu_self *self, const gpu_weight *w, bool trans, int64_t m) {
   return gpu_activations_q_variant(self->variants, w, trans)
-             ? gpu_activations_q_scales(w, m) + aligned((uint64_t)m * 4)
+             ? gpu_activations_q_scales(w, m) + aligned((uint64_t)m * w->groups_k * 4)
              : 0;
 }
 
@@ -73,10 +80,14 @@ static bool same_place(gpu_binding a, gpu_binding b) {
 
 gpu_quantized gpu_quantized_of(const gpu_run *run, const gpu_product *p, uint32_t kernel,
                                gpu_binding to) {
-  return (gpu_quantized){.kernel = kernel, .rows = p->m, .from = gpu_at(run, p->x), .to = to};
+  return (gpu_quantized){.kernel = kernel,
+                         .group = gpu_group_words(&p->w.w),
+                         .rows = p->m,
+                         .from = gpu_at(run, p->x),
+                         .to = to};
 }
 
 bool gpu_quantized_same(const gpu_quantized *a, const gpu_quantized *b) {
-  return a->kernel == b->kernel && a->rows == b->rows && same_place(a->from, b->from) &&
-         same_place(a->to, b->to);
+  return a->kernel == b->kernel && a->group == b->group && a->rows == b->rows &&
+         same_place(a->from, b->from) && same_place(a->to, b->to);
 }

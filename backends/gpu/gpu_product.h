@@ -15,6 +15,7 @@ enum { GPU_LINEAR_BIAS = 1, GPU_LINEAR_RESIDUAL = 2 }; /* flags of all kernels o
  * (opencl/cpu): its other products of the same x read them there. */
 typedef struct gpu_quantized {
   uint32_t kernel; /* that wrote them; 0: there are none yet */
+  uint32_t group;  /* words of a row that share a scale */
   int64_t rows;
   gpu_binding from, to;
 } gpu_quantized;
@@ -57,16 +58,20 @@ static inline bool gpu_tiles_fit(int64_t size, int64_t tile) {
  * says, or by the product's size when that is 0. */
 bool gpu_takes_large(const gpu_self *self, const gpu_product *p, int64_t n, int64_t columns);
 
-/* x w^T with a weight of shape [n, k] stored as F32, F16, BF16, or I8 with a scale for each row.
- * The caller adds x, m and the buffers. */
-gpu_product gpu_bare_product(gpu_store store, int64_t n, int64_t k);
+/* x w^T with a weight of shape [n, k] stored as F32, F16, BF16, or I8 with a scale for each
+ * `group_k` elements of a row (k: one for each row). The caller adds x, m and the buffers. */
+gpu_product gpu_bare_product(gpu_store store, int64_t n, int64_t k, int64_t group_k);
+
+/* Words of a row of w that share a scale of it, and of x's codes for it: all that a row has where
+ * w has no groups along k. */
+uint32_t gpu_group_words(const gpu_weight *w);
 
 /* The bit of `variants` whose kernels multiply activations of the weight's own kind with this
  * weight; 0: none of them does. */
 uint32_t gpu_activations_q_variant(uint32_t variants, const gpu_weight *w, bool trans);
 /* Bytes of gpu_product.activations_q for m rows; 0 where no such variant is used. */
 uint64_t gpu_activations_q_bytes(const gpu_self *self, const gpu_weight *w, bool trans, int64_t m);
-/* Where the rows' scales begin in it: bytes behind m rows of codes. */
+/* Where the scales of x [m, groups along k of w] begin in it: bytes behind m rows of codes. */
 uint64_t gpu_activations_q_scales(const gpu_weight *w, int64_t m);
 
 /* p->x as `kernel` writes it at `to`. */

@@ -5,8 +5,18 @@
 
 #include "gpu/gpu_layer.h"
 #include "gpu/gpu_offload.h"
+#include "shared/hash.h"
 
-enum { BLOCK = 65536 }; /* bytes of a block of constants */
+enum {
+  BLOCK = 65536, /* bytes of a block of constants */
+  SMALL = 4096   /* of a constant that is looked up before it is copied */
+};
+
+struct gpu_known {
+  uint64_t hash;
+  gpu_binding at;
+  void *data;
+};
 
 /* ---- begin and finish ---- */
 
@@ -14,6 +24,8 @@ static void run_free(gpu_run *run) {
   gpu_pool_give(&run->self->pool, run->errors);
   for (int i = 0; i < GPU_SCRATCHES; i++) gpu_pool_give(&run->self->pool, run->scratch[i]);
   for (uint32_t i = 0; i < run->n_block; i++) gpu_pool_give(&run->self->pool, run->block[i]);
+  for (uint32_t i = 0; i < run->n_known; i++) free(run->known[i].data);
+  free(run->known);
   free(run->block);
   free(run->check);
   free(run->start);
@@ -124,15 +136,47 @@ static int32_t block_new(gpu_run *run, uint64_t bytes, accel_plugin_error *error
   return ACCEL_PLUGIN_OK;
 }
 
+static bool is_known(const gpu_run *run, uint64_t hash, const void *data, uint64_t bytes,
+                     gpu_binding *out) {
+  for (uint32_t i = 0; i < run->n_known; i++) {
+    const struct gpu_known *k = &run->known[i];
+    if (k->hash != hash || k->at.bytes != bytes || memcmp(k->data, data, bytes)) continue;
+    *out = k->at;
+    return true;
+  }
+  return false;
+}
+
+/* Where there is no memory for that, it is copied again. */
+static void know(gpu_run *run, uint64_t hash, const void *data, gpu_binding at) {
+  if (run->n_known == run->room_known) {
+    const uint32_t room = run->room_known * 2 + 32;
+    struct gpu_known *list = realloc(run->known, room * sizeof *list);
+    if (!list) return;
+    run->known = list;
+    run->room_known = room;
+  }
+  struct gpu_known *k = &run->known[run->n_known];
+  *k = (struct gpu_known){.hash = hash, .at = at, .data = malloc(at.bytes)};
+  if (!k->data) return;
+  memcpy(k->data, data, at.bytes);
+  run->n_known++;
+}
+
 int32_t gpu_constant(gpu_run *run, const void *data, uint64_t bytes, gpu_binding *out,
                      accel_plugin_error *error) {
+  const bool small = bytes <= SMALL;
+  const uint64_t hash = small ? accel_hash(ACCEL_HASH_SEED, data, bytes) : 0;
+  if (small && is_known(run, hash, data, bytes, out)) return ACCEL_PLUGIN_OK;
   if (!run->n_block || bytes > run->block[run->n_block - 1]->bytes - run->used) {
     const int32_t rc = block_new(run, bytes, error);
     if (rc) return rc;
   }
   *out = gpu_part(gpu_memory_at(run->block[run->n_block - 1]), run->used, bytes);
   run->used += bytes;
-  return update(run, *out, data, error);
+  const int32_t rc = update(run, *out, data, error);
+  if (!rc && small) know(run, hash, data, *out);
+  return rc;
 }
 
 int32_t gpu_scratch(gpu_run *run, uint64_t bytes, gpu_binding *out, accel_plugin_error *error) {

@@ -28,6 +28,8 @@
 #include "gpu/gpu_product.h"
 #include "shared/hash.h"
 
+/* Part of every verdict's key: another word for kernels that are other ones. */
+static const char KERNELS[] = "groups";
 enum { DEVICES = 64, REASON = 160, WARNING = 1, INFO = 2 };
 
 static const struct {
@@ -109,7 +111,7 @@ static uint32_t useful(const gpu_self *s, uint32_t all) {
 static void key_of(uint32_t device, const char *what, const char *name, char *out, size_t n) {
   accel_plugin_device list[DEVICES];
   uint32_t count = 0;
-  uint64_t h = ACCEL_HASH_SEED;
+  uint64_t h = accel_hash_text(ACCEL_HASH_SEED, KERNELS);
   memset(list, 0, sizeof list);
   for (int i = 0; i < DEVICES; i++) list[i].size = sizeof *list;
   if (gpu_plugin_api.devices(NULL, list, DEVICES, &count, NULL)) count = 0;

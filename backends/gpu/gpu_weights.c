@@ -121,6 +121,11 @@ static void readers(const accel_plugin_program *p, uint32_t index, bool *linear,
     }
 }
 
+uint32_t gpu_row_words(gpu_store store, int64_t k) {
+  const uint64_t words = ((uint64_t)k * gpu_store_bits[store] + 31) / 32;
+  return (uint32_t)(store == GPU_STORE_I8 ? (words + 3) / 4 * 4 : words);
+}
+
 /* The weight's shape and format on the device; memory is not allocated yet. */
 static gpu_weight layout(const accel_plugin_program *p, uint32_t index,
                          const accel_plugin_format *f) {
@@ -131,7 +136,7 @@ static gpu_weight layout(const accel_plugin_program *p, uint32_t index,
     w.store = store;
     w.scale_kind = scale_of(f);
   }
-  w.row_words = (uint32_t)(((uint64_t)w.k * gpu_store_bits[w.store] + 31) / 32);
+  w.row_words = gpu_row_words(w.store, w.k);
   w.group_k = w.scale_kind && f->group_k && (int64_t)f->group_k < w.k ? f->group_k
                                                                       : (uint32_t)(w.k ? w.k : 1);
   w.group_n = w.scale_kind && f->group_n ? f->group_n : (uint32_t)(w.n ? w.n : 1);
@@ -168,7 +173,7 @@ static int32_t stage_rows(const gpu_weight_source *l, const gpu_weight *w, int64
   const uint64_t bytes = accel_row_bytes(l->format->store, w->k);
   for (int64_t r = 0; r < count; r++) {
     uint32_t *to = l->staging + r * w->row_words;
-    to[w->row_words - 1] = 0;
+    memset(to + bytes / 4, 0, w->row_words * 4 - bytes / 4 * 4);
     memcpy(to, (const char *)l->view->data + (uint64_t)(first + r) * bytes, bytes);
     for (uint32_t i = 0; l->format->store == ACCEL_PLUGIN_I4 && i < w->row_words; i++)
       to[i] ^= 0x88888888u;

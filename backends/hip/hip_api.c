@@ -12,7 +12,7 @@
 
 #include "hip/hip.h"
 
-enum { STAGING = 1 << 20, MAX_DEVICES = 64, NO_BLOCKING = 1, NO_MAPPING = 0 };
+enum { STAGING = 1 << 20, MAX_DEVICES = 64, NO_BLOCKING = 1, NO_MAPPING = 0, NO_TIMES = 2 };
 enum { ALL_MATRICES = GPU_VARIANT_MATRIX_F16 | GPU_VARIANT_MATRIX_BF16 | GPU_VARIANT_MATRIX_I8 };
 
 struct gpu_device {
@@ -38,8 +38,12 @@ struct gpu_stream {
   void *stream, *first, *last; /* events around a run */
   void *staging;               /* of update: memory the device reads at its leisure */
   uint64_t staged;
-  void **mark; /* [room_mark] events of profiled runs, made once */
-  double **us; /* [room_mark] where the time from a mark to the next goes */
+  /* A run's updates go through a stream of their own, so that its kernels do not wait for one
+   * engine after the other; `updated` is reached there when all that were asked for are done. */
+  void *updates, *updated; /* made at the first one */
+  bool pending;            /* updates that the run's stream does not wait for yet */
+  void **mark;             /* [room_mark] events of profiled runs, made once */
+  double **us;             /* [room_mark] where the time from a mark to the next goes */
   uint32_t n_mark, room_mark;
   bool copies;  /* of hip_begin_copies */
   void *before; /* whose device was current on the run's thread */
@@ -87,6 +91,8 @@ static void stream_free(gpu_stream *s) {
   free(s->mark);
   free(s->us);
   if (s->staging) r->host_release(s->staging);
+  if (s->updated) r->event_free(s->updated);
+  if (s->updates) r->stream_free(s->updates);
   if (s->stream) r->stream_free(s->stream);
   free(s);
 }
@@ -404,6 +410,16 @@ static int32_t hip_begin(gpu_device *d, const accel_plugin_host *host, gpu_strea
   return rc;
 }
 
+/* What the run's stream does from here on comes after all updates so far. */
+static int after_updates(gpu_stream *s) {
+  const hip_runtime *r = s->device->runtime;
+  if (!s->pending) return 0;
+  int code = r->event_record(s->updated, s->updates);
+  if (!code) code = r->stream_after(s->stream, s->updated, 0);
+  if (!code) s->pending = false;
+  return code;
+}
+
 static int32_t find_function(gpu_device *d, uint32_t kernel, void **out,
                              accel_plugin_error *error) {
   pthread_mutex_lock(&d->lock);
@@ -434,9 +450,11 @@ static int32_t hip_dispatch(gpu_stream *s, const gpu_dispatch *what, accel_plugi
   if (rc) return rc;
   memcpy(params, what->params, what->params_bytes);
   argument[what->n_bind] = params;
+  int code = after_updates(s);
+  if (code) return vendor_fail(d, error, code, (int32_t)what->node, "waiting for an update");
   if (r->bounds) r->bounds(s->stream, bytes, what->n_bind, whole);
-  int code = r->launch(function, what->groups[0], what->groups[1], what->groups[2], k->local, 1, 1,
-                       0, s->stream, argument, NULL);
+  code = r->launch(function, what->groups[0], what->groups[1], what->groups[2], k->local, 1, 1, 0,
+                   s->stream, argument, NULL);
   if (!code) return ACCEL_PLUGIN_OK;
   if (r->detail && code == HIP_LAUNCH_FAILURE)
     return kit_fail(error, ACCEL_PLUGIN_E_DRIVER, (int32_t)what->node, "%s", r->detail(s->stream));
@@ -458,7 +476,8 @@ static int32_t hip_copy(gpu_stream *s, const gpu_binding *to, const gpu_binding 
   if (!rc) rc = outside(from, error);
   if (rc) return rc;
   uint64_t to_at = to->buffer->address + to->offset, from_at = from->buffer->address + from->offset;
-  int code;
+  int code = after_updates(s);
+  if (code) return copy_failed(s, error, code);
   if (to->buffer->host)
     code = r->from_device((char *)to->buffer->host + to->offset, from_at, to->bytes, s->stream);
   else if (from->buffer->host)
@@ -474,16 +493,20 @@ static int32_t hip_update(gpu_stream *s, const gpu_binding *to, const void *from
   int32_t rc = outside(to, error);
   if (rc) return rc;
   int code = s->staging ? 0 : r->host_allocate(&s->staging, STAGING, NO_MAPPING);
+  if (!code && !s->copies && !s->updates) code = r->stream_new(&s->updates, NO_BLOCKING);
+  if (!code && !s->copies && !s->updated) code = r->event_new(&s->updated, NO_TIMES);
+  void *stream = s->copies ? s->stream : s->updates;
   /* what was staged is read when the stream is through */
   if (!code && s->staged + to->bytes > STAGING) {
-    code = r->stream_wait(s->stream);
+    code = r->stream_wait(stream);
     s->staged = 0;
   }
   if (!code) {
     char *at = (char *)s->staging + s->staged;
     memcpy(at, from, to->bytes);
     s->staged += (to->bytes + 63) / 64 * 64;
-    code = r->to_device(to->buffer->address + to->offset, at, to->bytes, s->stream);
+    code = r->to_device(to->buffer->address + to->offset, at, to->bytes, stream);
+    s->pending = !s->copies;
   }
   return code ? copy_failed(s, error, code) : ACCEL_PLUGIN_OK;
 }
@@ -527,7 +550,10 @@ static int32_t hip_end(gpu_stream *s, bool abandon, double *device_ms, accel_plu
   const hip_runtime *r = d->runtime;
   float ms = 0.0f;
   const bool in = !s->copies || !r->enter(d->index, d->context, &s->before);
-  int code = abandon ? 0 : r->event_record(s->last, s->stream);
+  int code = abandon ? 0 : after_updates(s);
+  if (s->pending) r->stream_wait(s->updates); /* of a run that is abandoned */
+  s->pending = false;
+  if (!code && !abandon) code = r->event_record(s->last, s->stream);
   int waited = r->stream_wait(s->stream);
   if (!code) code = waited;
   if (!code && !abandon && !r->event_ms(&ms, s->first, s->last) && device_ms && ms > 0.0f)
@@ -548,7 +574,6 @@ struct gpu_event {
 };
 
 static int32_t hip_event_new(gpu_device *d, gpu_event **out, accel_plugin_error *error) {
-  enum { NO_TIMES = 2 };
   void *before;
   *out = NULL;
   gpu_event *e = calloc(1, sizeof *e);

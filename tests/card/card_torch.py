@@ -1,9 +1,11 @@
-"""PyTorch's side of scripts/card, lines of JSON.  Medians; the card is waited for.
+"""PyTorch's side of scripts/card.  Each line of stdin is a question, a list of words in JSON; its answers are lines of JSON, the last of them
+{"answered": true}, or {"answered": false, "reason": ...}.  Medians; the card is waited for.
 
-    card_torch.py copy DEVICE                                    a large copy, bytes read and written
-    card_torch.py gemm DEVICE M,M,... N,K ...                    products of M rows by weights [N, K]; on NVIDIA's cards those of cuBLAS(Lt)
-    card_torch.py model DEVICE ID TASK BATCH SEQ PRECISION       a transformers model with random weights of the shape in the registry of libaccel
+    ["copy", DEVICE]                                      a large copy, bytes read and written
+    ["gemm", DEVICE, "M,M,...", "N,K", ...]               products of M rows by weights [N, K]; on NVIDIA's cards those of cuBLAS(Lt)
+    ["model", DEVICE, ID, TASK, BATCH, SEQ, PRECISION]    a transformers model with random weights of the shape in the registry of libaccel
 """
+import gc
 import json
 import os
 import statistics
@@ -99,10 +101,18 @@ def model(device, identifier, task, batch, seq, precision):
 
 
 def main():
-    what, device, *rest = sys.argv[1:]
-    if device == "cuda" and not torch.cuda.is_available():
-        sys.exit("torch sees no card")
-    {"copy": copy, "gemm": gemm, "model": model}[what](device, *rest)
+    for line in sys.stdin:
+        what, device, *rest = json.loads(line)
+        try:
+            if device == "cuda" and not torch.cuda.is_available():
+                raise RuntimeError("torch sees no card")
+            {"copy": copy, "gemm": gemm, "model": model}[what](device, *rest)
+            say(answered=True)
+        except Exception as error:  # pylint: disable=broad-exception-caught
+            say(answered=False, reason=f"{type(error).__name__}: {error}"[-300:])
+        gc.collect()
+        if device == "cuda":
+            torch.cuda.empty_cache()
 
 
 if __name__ == "__main__":

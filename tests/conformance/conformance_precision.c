@@ -29,9 +29,18 @@ bool conf_precision(const char *name, accel_plugin_precision *out) {
   return true;
 }
 
-static accel_plugin_format format_of(uint8_t store, uint32_t use) {
-  const bool linear = use == ACCEL_PLUGIN_USE_LINEAR || use == ACCEL_PLUGIN_USE_MOE;
-  return linear ? accel_format_for_test(store) : accel_format_for_use(store, use);
+/* Linears of int8 have a scale for each row where rows are short, else one for each 32, 64 or 96
+ * elements, as their length chooses, and 128 or 256 in longer rows. */
+static accel_plugin_format format_of(uint8_t store, const accel_plugin_weight *w) {
+  enum { SHORT = 64, MEDIUM = 256, LONG = 512 };
+  int64_t n, k;
+  kit_weight_matrix(w, &n, &k);
+  if (w->use != ACCEL_PLUGIN_USE_LINEAR && w->use != ACCEL_PLUGIN_USE_MOE)
+    return accel_format_for_use(store, w->use);
+  accel_plugin_format f = accel_format_for_test(store);
+  if (store == ACCEL_PLUGIN_I8 && w->use == ACCEL_PLUGIN_USE_LINEAR && k > SHORT)
+    f.group_k = k < MEDIUM ? 32 * (1 + (uint32_t)(k % 3)) : k < LONG ? 128 : 256;
+  return f;
 }
 
 /* Codes of one group of k elements; returns its scale and zero. */
@@ -112,7 +121,7 @@ const char *conf_weights_new(const accel_plugin_program *p, const accel_plugin_p
   out->memory = calloc(p->n_weight + 1, sizeof *out->memory);
   if (!out->format || !out->view || !out->memory) return "no memory";
   for (uint32_t i = 0; i < p->n_weight; i++) {
-    out->format[i] = format_of(store, p->weight[i].use);
+    out->format[i] = format_of(store, &p->weight[i]);
     out->memory[i] = encode(&p->weight[i], &out->format[i], values[i], &out->view[i]);
     if (!out->memory[i]) return "no memory";
   }

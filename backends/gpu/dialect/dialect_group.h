@@ -1,12 +1,16 @@
 /* dialect_group.h - reductions over a workgroup: by halving, in one order whatever the wave, or
  * (-DSUB_GROUPS, the kernels *_sub of gpu_kernels.def) by the device's own sums over its
- * sub-groups, whose results every lane then joins in order; and EARLY for APIs that have none of
- * their own. */
+ * sub-groups, whose results every lane then joins in order; and EARLY and EARLY4 for APIs that have none
+ * of their own. */
 #ifndef GPU_DIALECT_GROUP_H
 #define GPU_DIALECT_GROUP_H
 
 #ifndef EARLY
 #define EARLY(ok, n, i, zero) ((ok) ? AT(n, i) : zero)
+#endif
+#ifndef EARLY4
+#define EARLY4(ok, n, i, to, at) \
+  UNROLL for (int gpu_w = 0; gpu_w < 4; gpu_w++) to[(at) + gpu_w] = EARLY(ok, n, (i) + gpu_w, 0u)
 #endif
 
 #ifdef SUB_GROUPS

@@ -4,6 +4,7 @@
 #define P(n)         params.n
 #define AT(n, i)     n[i]
 #define EARLY(ok, n, i, zero) accel_early(ok, n + (i))
+#define EARLY4(ok, n, i, to, at) accel_early4(ok, n + (i), to + (at))
 #define LANE         ((int)threadIdx.x)
 #define GROUP_X      ((int)blockIdx.x)
 #define GROUP_Y      ((int)blockIdx.y)

@@ -23,6 +23,7 @@
 #define EXACT
 #define MIN_AT(n, i, v) atomic_min(&n[i], v)
 #define DOT4(a, b, c)   ocl_dot4(a, b, c) /* opencl/ocl_program.c */
+#define EARLY4(ok, n, i, to, at) vstore4((ok) ? vload4(0, n + (i)) : (uint4)(0u), 0, to + (at))
 #define SUB_SUM(v)      sub_group_reduce_add(v)
 #define SUB_MAX(v)      sub_group_reduce_max(v)
 #define SUB_FIRST       (get_sub_group_local_id() == 0)

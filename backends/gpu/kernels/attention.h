@@ -15,6 +15,7 @@
 
 #include "math.h"
 #define PAGE_ROWS 256 /* keys of a page; without pages sums are parted alike */
+#define SPAN      64  /* keys of a page that attention_tile.k and attention_split.k sum up apart */
 #if PAGES
 #define BUFFERS(IN, OVER, OUT)                                                                                              \
   IN(0, float, q) IN(1, uint, kv) IN(2, float, bias) IN(3, int, q_pos) IN(4, int, mask) IN(5, float, sinks)                 \
@@ -25,10 +26,13 @@
   I(bias_kind) F(scale) F(softcap)
 #if STORE == 0
 #define KV(e) AS_FLOAT(AT(kv, e))
+#define KV_EARLY(ok, e) AS_FLOAT(EARLY(ok, kv, e, 0u))
 #elif STORE == 1
 #define KV(e) (((e) & 1) != 0 ? HALF_HI(AT(kv, (e) / 2)) : HALF_LO(AT(kv, (e) / 2)))
+#define KV_EARLY(ok, e) HALF_LO(EARLY(ok, kv, (e) / 2, 0u) >> UINT(16 * ((e) & 1)))
 #else
 #define KV(e) (((e) & 1) != 0 ? BF16_HI(AT(kv, (e) / 2)) : BF16_LO(AT(kv, (e) / 2)))
+#define KV_EARLY(ok, e) BF16_LO(EARLY(ok, kv, (e) / 2, 0u) >> UINT(16 * ((e) & 1)))
 #endif
 #define KEY(e)        KV(e)
 #define VALUE(e)      KV(e)

@@ -50,6 +50,8 @@
 #define MATRIX_B_WORD(i) (i)
 #define MATRIX_ROW(i) (l / 16 + 2 * (i))
 #define MATRIX_COL(i) (l % 16)
+#define HELD_ROWS 8
+#define HELD_COLS 1
 #elif WAVE == 64
 #define MATRIX_UNIT 64
 #define A_WORDS 2
@@ -65,6 +67,8 @@
 #define MATRIX_B_WORD(i) MATRIX_WORD(i)
 #define MATRIX_ROW(i) (4 * (l / 16) + (i))
 #define MATRIX_COL(i) (l % 16)
+#define HELD_ROWS 4
+#define HELD_COLS 1
 #else
 #define MATRIX_UNIT 32
 #define A_WORDS 4
@@ -75,6 +79,21 @@
 #define MATRIX_B_WORD(i) (l % 4 + 4 * ((i) % 2))
 #define MATRIX_ROW(i) (l / 4 + 8 * ((i) % 4 / 2))
 #define MATRIX_COL(i) (8 * ((i) / 4) + 2 * (l % 4) + (i) % 2)
+#define HELD_ROWS 2
+#define HELD_COLS 4
+#endif
+/* A lane's results lie in HELD_ROWS x HELD_COLS: result i in the MATRIX_IN_ROW(i)-th of its rows, of
+ * which result MATRIX_OF_ROW(r) is one. */
+#if HELD_COLS == 1
+#define MATRIX_IN_ROW(i) (i)
+#define MATRIX_OF_ROW(r) (r)
+#define MATRIX_IN_COL(i) 0
+#define MATRIX_OF_COL(c) 0
+#else
+#define MATRIX_IN_ROW(i) ((i) % 4 / 2)
+#define MATRIX_OF_ROW(r) (2 * (r))
+#define MATRIX_IN_COL(i) ((i) / 4 * 2 + (i) % 2)
+#define MATRIX_OF_COL(c) ((c) / 2 * 4 + (c) % 2)
 #endif
 
 #if STORE == 3
