@@ -6,7 +6,7 @@ option(ACCEL_WASM_THREADS "workers on shared memory, for pages that are cross-or
 # Tools of the build run in node, on the machine's own files; emscripten 3.1's loader takes node's fetch for a browser's.
 set(CMAKE_CROSSCOMPILING_EMULATOR node --no-experimental-fetch)
 set(CMAKE_POSITION_INDEPENDENT_CODE OFF)
-add_compile_options(-msimd128)
+add_compile_options(-msimd128 $<$<CONFIG:Release>:-O3>)
 if(ACCEL_WASM_THREADS)
   add_compile_options(-pthread)
   add_link_options(-pthread)

@@ -3,11 +3,13 @@
  * hip_cuda.c (NVRTC).
  *
  *   rtc_test gfx90a [FOLDER]
+ *   rtc_test gfx90a OPTION
  *
  * Compiling takes minutes.  With FOLDER the code lies there afterwards, under a name of the
  * compiler, the architecture and the kernels' text, and is looked at in place of what the same
- * compiler would make of the same text again.  Exit code 77: there is no such compiler here, with
- * the reason. */
+ * compiler would make of the same text again.  OPTION, such as -O1, goes to the compiler beside the
+ * plugin's own: a third of the time.  Exit code 77: there is no such compiler here, with the
+ * reason. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,12 +58,30 @@ static void keep_code(const char *path, const char *code, size_t n) {
   if (fclose(f) || !written || rename(beside, path)) remove(beside);
 }
 
+/* The compiler with one option more than the plugin gives it. */
+static const hip_compiler *usual;
+static const char *more;
+static int compile_with_more(void *program, int n, const char **options) {
+  const char *all[8];
+  if (n > 7) return -1;
+  memcpy(all, options, (size_t)n * sizeof *all);
+  all[n] = more;
+  return usual->compile(program, n + 1, all);
+}
+
 int main(int argc, char **argv) {
   const char *why, *arch = argc > 1 ? argv[1] : "", *folder = argc > 2 ? argv[2] : NULL;
-  const hip_compiler *c = hip_compiler_get(&why);
+  const hip_compiler *c = usual = hip_compiler_get(&why);
   if (!c) {
     printf("skipped: %s\n", why);
     return 77;
+  }
+  hip_compiler quick = *c;
+  if (folder && *folder == '-') {
+    more = folder;
+    folder = NULL;
+    quick.compile = compile_with_more;
+    c = &quick;
   }
   accel_plugin_error error = {.size = sizeof error};
   char path[4096] = "";
