@@ -197,10 +197,11 @@ static bool has_taker(const call *c, const range *r, accel__replica_standing sta
 static bool take_back(call *c, uint32_t replica, range *out) {
   const accel__replica_standing standing = c->schedule->replica[replica].standing;
   for (uint32_t i = 0; i < c->n_back; i++) {
-    const range others = {.failed_on = c->back[i].failed_on | 1u << replica};
+    const uint32_t given_up_on = c->back[i].given_up_on;
+    const range others = {.failed_on = c->back[i].failed_on | given_up_on | 1u << replica};
     if (c->back[i].failed_on >> replica & 1) continue;
-    /* it was taken away from this one for another */
-    if (c->back[i].given_up_on >> replica & 1 && has_taker(c, &others, ACCEL__REPLICA_IN)) continue;
+    /* it was taken away from this one for another, from which it was not taken yet */
+    if (given_up_on >> replica & 1 && has_taker(c, &others, ACCEL__REPLICA_IN)) continue;
     if (standing == ACCEL__REPLICA_OUT && has_taker(c, &c->back[i], ACCEL__REPLICA_IN)) continue;
     *out = c->back[i];
     c->back[i] = c->back[--c->n_back];
