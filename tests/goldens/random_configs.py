@@ -87,6 +87,23 @@ def changed(key, value, rng):
     return None
 
 
+def mutated(config, change, fields, rng):
+    """A copy of the config in which so many fields, drawn at random, are what change(key, value, rng) makes of them (None: such a field stays); and notes of what
+    was changed."""
+    config, notes = copy.deepcopy(config), []
+    paths = [(path, value) for path, value in leaves(config) if change(path[-1], value, random.Random(0)) is not None]
+    for path, value in rng.sample(paths, min(fields, len(paths))):
+        new = change(path[-1], value, rng)
+        if new is None or new == value:
+            continue
+        at = config
+        for key in path[:-1]:
+            at = at[key]
+        at[path[-1]] = new
+        notes.append(f"{'.'.join(path)}={json.dumps(new)}")
+    return config, notes
+
+
 def read_golden(path):
     with safe_open(path, "pt") as file:
         metadata = file.metadata() or {}
@@ -99,21 +116,6 @@ class Case:
         self.fixture, self.golden, self.cls = fixture, golden, cls
         self.metadata, self.tensors = read_golden(ROOT / fixture / golden)
         self.config = json.loads((ROOT / fixture / "config.json").read_text())
-
-    def mutate(self, rng, fields):
-        config = copy.deepcopy(self.config)
-        paths = [p for p in leaves(config) if changed(p[0][-1], p[1], random.Random(0)) is not None]
-        notes = []
-        for path, value in rng.sample(paths, min(fields, len(paths))):
-            new = changed(path[-1], value, rng)
-            if new is None or new == value:
-                continue
-            at = config
-            for key in path[:-1]:
-                at = at[key]
-            at[path[-1]] = new
-            notes.append(f"{'.'.join(path)}={json.dumps(new)}")
-        return config, notes
 
     def write(self, directory, config, whole, generate):
         """The model and its golden; raises what transformers raises.  whole: a config with every field, else as save_pretrained leaves defaults out."""
@@ -203,7 +205,7 @@ def main():
                 case = rng.choice(group)
                 directory = pathlib.Path(work) / f"{fixture}.{cls}.{options.seed}.{turn}"
                 directory.mkdir()
-                config, changes = case.mutate(rng, rng.randint(1, options.fields))
+                config, changes = mutated(case.config, changed, rng.randint(1, options.fields), rng)
                 try:
                     case.write(directory, config, rng.random() < 0.5, options.generate)
                     notes[directory] = f"{fixture} {case.golden} {' '.join(changes)}"

@@ -7,7 +7,6 @@ changes up to three fields at random, and gives both a made picture of random si
 What transformers itself does not take is left out.  Prints what differed and what was refused, then the counts; the exit status is 1 where something differed.
 """
 import argparse
-import copy
 import json
 import pathlib
 import random
@@ -25,20 +24,16 @@ from PIL import Image
 from safetensors.torch import load_file
 from transformers.image_utils import load_image
 
+from random_configs import mutated
+
 FIXTURES = pathlib.Path(__file__).resolve().parents[1] / "fixtures"
 LEFT = ("_type", "transformers_version", "data_format", "return_tensors", "num_channels", "annotation", "id2label", "device", "processor_class")
 
 
-def leaves(value, path=()):
-    for key, item in value.items():
-        if isinstance(item, dict):
-            yield from leaves(item, path + (key,))
-        elif not any(part in key for part in LEFT):
-            yield path + (key,), item
-
-
 def changed(key, value, rng):
     """Another value of a field, or None."""
+    if any(part in key for part in LEFT):
+        return None
     if isinstance(value, bool):
         return not value
     if key == "resample":
@@ -54,25 +49,14 @@ def changed(key, value, rng):
     return None
 
 
-def mutate(config, rng):
-    config, notes = copy.deepcopy(config), []
-    paths = [(p, v) for p, v in leaves(config) if changed(p[-1], v, random.Random(0)) is not None]
-    for path, value in rng.sample(paths, min(len(paths), rng.randint(0, 3))):
-        at = config
-        for key in path[:-1]:
-            at = at[key]
-        at[path[-1]] = changed(path[-1], value, rng)
-        notes.append(f"{'.'.join(path)}={json.dumps(at[path[-1]])}")
-    return config, notes
-
-
 def picture(rng):
     most = rng.choice((90, 400))
     width, height, channels = rng.randint(1, most), rng.randint(1, most), rng.choice((1, 3, 3, 4))
     noise = np.random.RandomState(rng.randrange(1 << 30)).randn(height, width, channels)
     y, x = np.mgrid[0:height, 0:width]
     waves = np.stack([127 + 90 * np.sin(x / (3 + c)) * np.cos(y / (4 + c)) for c in range(channels)], 2)
-    return Image.fromarray((waves + 25 * noise).clip(0, 255).astype(np.uint8).squeeze(2) if channels == 1 else (waves + 25 * noise).clip(0, 255).astype(np.uint8))
+    pixels = (waves + 25 * noise).clip(0, 255).astype(np.uint8)
+    return Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
 
 
 def differences(expected, got):
@@ -122,7 +106,7 @@ def main():
         base = json.loads((folder / "preprocessor_config.json").read_text())
         for turn in range(options.rounds):
             rng = random.Random(f"{options.seed} {folder.name} {turn}")
-            config, notes = mutate(base, rng)
+            config, notes = mutated(base, changed, rng.randint(0, 3), rng)
             image = picture(rng)
             with tempfile.TemporaryDirectory() as directory:
                 outcome, why = compare(options.accel, pathlib.Path(directory), config, image)
