@@ -90,13 +90,7 @@ static bool finish_sums(const cpu_gemm *g, const vi (*sum)[GEMM_VECS], const flo
   }
   float *y = g->y + row * g->ldy + col;
   const float *r = g->residual ? g->residual + row * g->ldr + col : NULL;
-  switch (g->act) {
-    FINISH_SUMS(ACCEL_PLUGIN_ACT_NONE)
-    FINISH_SUMS(ACCEL_PLUGIN_ACT_RELU)
-    FINISH_SUMS(ACCEL_PLUGIN_ACT_GELU)
-    FINISH_SUMS(ACCEL_PLUGIN_ACT_GELU_TANH)
-    FINISH_SUMS(ACCEL_PLUGIN_ACT_SILU)
-  }
+  switch (g->act) { USUAL_ACTS(FINISH_SUMS) }
   return false;
 }
 

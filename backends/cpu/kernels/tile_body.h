@@ -48,6 +48,13 @@ static void add_bias(float *tile, int64_t rows, const float *bias, int64_t cols)
   }
 }
 
+/* The activations that one pass over a whole panel is written for: a case for each. */
+#define USUAL_ACTS(CASE)      \
+  CASE(ACCEL_PLUGIN_ACT_NONE) \
+  CASE(ACCEL_PLUGIN_ACT_RELU) \
+  CASE(ACCEL_PLUGIN_ACT_GELU) \
+  CASE(ACCEL_PLUGIN_ACT_GELU_TANH) CASE(ACCEL_PLUGIN_ACT_SILU)
+
 #define WHOLE(act)                                                       \
   case act:                                                              \
     for (int64_t i = 0; i < rows; i++, tile += GEMM_COLS, y += g->ldy) { \
@@ -69,13 +76,7 @@ static bool finish_whole(const cpu_gemm *g, const float *tile, int64_t row, int6
       g->bias ? v_load(g->bias + col + j) : v_zero();
   float *y = g->y + row * g->ldy + col;
   const float *r = g->residual ? g->residual + row * g->ldr + col : NULL;
-  switch (g->act) {
-    WHOLE(ACCEL_PLUGIN_ACT_NONE)
-    WHOLE(ACCEL_PLUGIN_ACT_RELU)
-    WHOLE(ACCEL_PLUGIN_ACT_GELU)
-    WHOLE(ACCEL_PLUGIN_ACT_GELU_TANH)
-    WHOLE(ACCEL_PLUGIN_ACT_SILU)
-  }
+  switch (g->act) { USUAL_ACTS(WHOLE) }
   return false;
 }
 
