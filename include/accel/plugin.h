@@ -453,6 +453,17 @@ typedef struct accel_plugin_program {
   const accel_plugin_weight *weight;
 } accel_plugin_program;
 
+/**
+ * The fields of an accel_plugin_program that say how its writer was compiled, for a designated
+ * initialiser: `{ACCEL_PLUGIN_PROGRAM_SIZES, .name = "encoder", .n_node = 3, .node = nodes}`.
+ */
+#define ACCEL_PLUGIN_PROGRAM_SIZES                                                          \
+  .size = sizeof(accel_plugin_program), .abi = ACCEL_PLUGIN_ABI_NOW,                        \
+  .symbol_stride = sizeof(accel_plugin_symbol), .dim_stride = sizeof(accel_plugin_dim),     \
+  .space_stride = sizeof(accel_plugin_space), .tensor_stride = sizeof(accel_plugin_tensor), \
+  .state_stride = sizeof(accel_plugin_state), .node_stride = sizeof(accel_plugin_node),     \
+  .entry_stride = sizeof(accel_plugin_entry), .weight_stride = sizeof(accel_plugin_weight)
+
 /* ---- precision ----------------------------------------------------------------------------- */
 
 /**
@@ -690,8 +701,8 @@ typedef struct accel_plugin_host {
    *  is current on this thread: in the order of its `stream` (a CUstream, a hipStream_t).
    *  ACCEL_PLUGIN_E_UNSUPPORTED, on all ranks alike, with the data as they were: to be summed by
    *  `allreduce`.  May be NULL. */
-  int32_t (*allreduce_device)(void *self, const char *api, uint32_t device, void *stream, void *data,
-                              size_t n);
+  int32_t (*allreduce_device)(void *self, const char *api, uint32_t device, void *stream,
+                              void *data, size_t n);
   /** Nonzero: rows_wait of the slot would not wait.  From where rows_wait may be called.  May be
    *  NULL. */
   int (*rows_ready)(void *self, uint32_t slot);

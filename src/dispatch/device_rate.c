@@ -84,18 +84,9 @@ static void make_program(int64_t n, rate_program *out) {
     out->tensor[i].weight = i == W ? 0 : -1;
     out->tensor[i].space = -1;
   }
-  out->program = (accel_plugin_program){.size = sizeof out->program,
-                                        .abi = ACCEL_PLUGIN_ABI_NOW,
+  out->program = (accel_plugin_program){ACCEL_PLUGIN_PROGRAM_SIZES,
                                         .hash = 0x72617465u ^ (uint64_t)n,
                                         .name = "rate",
-                                        .symbol_stride = sizeof *symbols,
-                                        .dim_stride = sizeof *out->dim,
-                                        .space_stride = sizeof(accel_plugin_space),
-                                        .tensor_stride = sizeof *out->tensor,
-                                        .state_stride = sizeof(accel_plugin_state),
-                                        .node_stride = sizeof *nodes,
-                                        .entry_stride = sizeof *entries,
-                                        .weight_stride = sizeof out->weight,
                                         .n_symbol = 1,
                                         .n_dim = DIMS,
                                         .n_tensor = TENSORS,

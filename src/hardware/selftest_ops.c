@@ -170,31 +170,16 @@ static void add_case(built *b, const selftest_op *o) {
 /* `skip`, where given, tells which cases the plugin does not take. */
 static void build(built *b, const accel_plugin_verdict *skip, uint32_t *source) {
   memset(b, 0, sizeof *b);
+  b->program = (accel_plugin_program){
+      ACCEL_PLUGIN_PROGRAM_SIZES, .name = "selftest ops", .n_stage = 1,    .dim = b->dim,
+      .space = b->space,          .tensor = b->tensor,    .node = b->node, .entry = b->entry,
+      .weight = b->weight};
   for (uint32_t i = 0; i < OPS; i++) {
     if (skip && skip[i].answer == ACCEL_PLUGIN_NO) continue;
     source[b->program.n_entry] = i;
     add_case(b, &selftest_ops[i]);
   }
-  accel_plugin_program *p = &b->program;
-  p->size = sizeof *p;
-  p->abi = ACCEL_PLUGIN_ABI_NOW;
-  p->hash = 0x73656c666f707300u + p->n_entry;
-  p->name = "selftest ops";
-  p->symbol_stride = sizeof(accel_plugin_symbol);
-  p->dim_stride = sizeof *b->dim;
-  p->space_stride = sizeof *b->space;
-  p->tensor_stride = sizeof *b->tensor;
-  p->state_stride = sizeof(accel_plugin_state);
-  p->node_stride = sizeof *b->node;
-  p->entry_stride = sizeof *b->entry;
-  p->weight_stride = sizeof *b->weight;
-  p->n_stage = 1;
-  p->dim = b->dim;
-  p->space = b->space;
-  p->tensor = b->tensor;
-  p->node = b->node;
-  p->entry = b->entry;
-  p->weight = b->weight;
+  b->program.hash = 0x73656c666f707300u + b->program.n_entry;
 }
 
 /* ---- running ---- */

@@ -102,17 +102,8 @@ static inline int32_t cpu_encoder_norm(cpu_encoder *m, int32_t x, int64_t n) {
 /* An empty program over the symbols B and T, which are dims 0 and 1, with one space and one entry
  * to be filled in.  m is all zero. */
 static inline void cpu_encoder_begin(cpu_encoder *m) {
-  m->p = (accel_plugin_program){.size = sizeof m->p,
-                                .abi = ACCEL_PLUGIN_ABI_NOW,
+  m->p = (accel_plugin_program){ACCEL_PLUGIN_PROGRAM_SIZES,
                                 .name = "encoder",
-                                .symbol_stride = sizeof *m->symbol,
-                                .dim_stride = sizeof *m->dim,
-                                .space_stride = sizeof m->space,
-                                .tensor_stride = sizeof *m->tensor,
-                                .state_stride = sizeof(accel_plugin_state),
-                                .node_stride = sizeof *m->node,
-                                .entry_stride = sizeof m->entry,
-                                .weight_stride = sizeof *m->weight,
                                 .n_symbol = 2,
                                 .n_dim = 2,
                                 .n_space = 1,
