@@ -109,9 +109,11 @@ def load_torch(folder, model, **options):
 # ---- models, exports, int8 of the peers ----
 
 def export(folder, model):
-    """With the default attention, or the plain one where that is not exported."""
+    """With the default attention, or the plain one where that is not exported; without transformers' checks of the inputs, for which ONNX has no operators."""
+    os.environ["TRANSFORMERS_DISABLE_TORCH_CHECK"] = "1"
     import torch
     tensors = {k: torch.from_numpy(v) for k, v in inputs_of(model).items()}
+    once = {"use_cache": False} if "decoder_input_ids" in tensors else {}
 
     class First(torch.nn.Module):
         def __init__(self, net):
@@ -119,7 +121,7 @@ def export(folder, model):
             self.net = net
 
         def forward(self, *given):
-            return self.net(**dict(zip(tensors, given)))[0]
+            return self.net(**dict(zip(tensors, given)), **once)[0]
 
     for options in ({}, {"attn_implementation": "eager"}):
         try:
