@@ -1,8 +1,8 @@
 """`accel verify` on the goldens (tests/fixtures/models/goldens*.list) on the devices in ACCEL_TEST_GPU_DEVICES (default: opencl).
 
 All of them at fp32, and one golden of each model class, of its smallest model, at fp16 and int8; with ACCEL_TEST_GPU_ALL=1 all of them at these, too (the long tier).
-With ACCEL_TEST_GPU_CLASSES=1 one golden of each model class, of its smallest model, at fp32, of a sixth of them at fp16 and of another at int8: vulkan and
-hip-emulated outside of the long tier, and there waves of 64 (hip-emulated:64).
+With ACCEL_TEST_GPU_CLASSES=K/N one golden of each model class, of its smallest model, for the Kth of N shares of the classes: all of the share at fp32, a sixth of
+it at fp16 and another at int8.  Vulkan and hip-emulated take a half each outside of the long tier, and there waves of 64 (hip-emulated:64) 1/1.
 A device that is not there is skipped with its reason."""
 import json
 import os
@@ -13,7 +13,7 @@ import test_goldens
 
 DEVICES = os.environ.get("ACCEL_TEST_GPU_DEVICES", "opencl").split()
 ALL = os.environ.get("ACCEL_TEST_GPU_ALL", "0") != "0"
-CLASSES = os.environ.get("ACCEL_TEST_GPU_CLASSES", "0") != "0"
+CLASSES = [int(word) for word in os.environ.get("ACCEL_TEST_GPU_CLASSES", "").split("/") if word]
 
 
 def resolve(device):
@@ -69,7 +69,8 @@ class GpuGoldens(unittest.TestCase):
                     self.check(device, precision, some)
                 continue
             if CLASSES:
-                goldens = smallest(goldens, lambda line: line[2] if len(line) > 2 else line[0])
+                share, shares = CLASSES
+                goldens = smallest(goldens, lambda line: line[2] if len(line) > 2 else line[0])[share - 1 :: shares]
             self.check(device, "fp32", goldens)
             first = smallest(goldens, lambda line: line[2] if len(line) > 2 else line[0])
             for part, precision in enumerate(("fp16", "int8")):
