@@ -86,7 +86,8 @@ accel_status accel__pool_wait(accel_pool *pool, accel__pool_name *name, uint64_t
 
 /* ---- adding ---- */
 
-_Static_assert(offsetof(accel_init_params, variant) + sizeof(char *) == sizeof(accel_init_params),
+_Static_assert(sizeof(accel_init_params) - offsetof(accel_init_params, variant) <
+                   sizeof(char *) + _Alignof(accel_init_params), /* what is behind it is padding */
                "a new parameter is copied in keep_params and compared in same_endpoint");
 
 /* Copies a string of the parameters to the pool's arena. */
