@@ -2,8 +2,10 @@
 import json
 import os
 import random
+import shutil
 import subprocess
 import sys
+import tarfile
 import tempfile
 import time
 import unittest
@@ -23,6 +25,7 @@ class Card(unittest.TestCase):
     def setUp(self):
         work = tempfile.TemporaryDirectory()
         self.addCleanup(work.cleanup)
+        self.work = work.name
         self.out = os.path.join(work.name, "out")
 
     def start(self, *options):
@@ -75,6 +78,33 @@ class Card(unittest.TestCase):
                               stderr=subprocess.STDOUT, text=True, timeout=120, env={**os.environ, "PATH": "/nonexistent"})
         self.assertEqual(done.returncode, 0, done.stdout)
         self.assertTrue(facts(self.out)[1][0]["commit"])
+
+    def test_packed(self):
+        """One file has what git knows as it lies there, what it would take and the libraries, and no more."""
+        tree = os.path.join(self.work, "tree")
+        for name, text in (("scripts/card", None), ("tests/card", None), (".gitignore", "/.card/\n/built/\n"), ("kept.c", "1\n"), ("gone.c", "2\n"), ("built/x", "3\n"),
+                           (".card/debs/a_1_all.deb", "4\n"), (".card/results/card.md", "5\n")):
+            path = os.path.join(tree, name)
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            if text is None:
+                os.symlink(os.path.join(ROOT, name), path) if os.path.isdir(os.path.join(ROOT, name)) else shutil.copy(os.path.join(ROOT, name), path)
+            else:
+                with open(path, "w", encoding="utf-8") as f:
+                    f.write(text)
+        git = ["git", "-C", tree, "-c", "user.name=a", "-c", "user.email=a@example.org"]
+        for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "all"]):
+            subprocess.run([*git, *command], check=True)
+        os.remove(os.path.join(tree, "gone.c"))
+        for name in ("kept.c", "new.c"):
+            with open(os.path.join(tree, name), "w", encoding="utf-8") as f:
+                f.write("6\n")
+        packed = os.path.join(self.work, "card.txz")
+        subprocess.run([sys.executable, os.path.join(tree, "scripts", "card"), "--pack", packed], check=True, stdout=subprocess.DEVNULL)
+        with tarfile.open(packed) as tar:
+            text = {name: tar.extractfile(name).read() for name in tar.getnames() if tar.getmember(name).isfile()}
+        self.assertEqual(set(text), {f"card/{name}" for name in (".card/commit", ".card/debs/a_1_all.deb", ".gitignore", "kept.c", "new.c", "scripts/card")})
+        self.assertEqual((text["card/kept.c"], text["card/new.c"]), (b"6\n", b"6\n"))
+        self.assertRegex(text["card/.card/commit"], rb"^[0-9a-f]+-dirty\n$")
 
     def test_arguments(self):
         for options, word in ((["--only", "paint"], "conformance"), (["--minutes", "0"], "above 0")):
