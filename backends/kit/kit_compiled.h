@@ -18,7 +18,8 @@ typedef struct kit_graph_value {
 
 /* What differs from library to library.  `self` is the one of kit_compiled_open. */
 typedef struct kit_compiler {
-  /* The graph lives, with all that its constants point to, until model_free.  name: of the entry.
+  /* The graph lives, with all that its constants point to, until model_free; so do name, the
+   * entry's, and dim.
    * dim [n_feed][MAX_RANK]: the shapes that inputs will have; NULL: open where the graph leaves
    * them open.  One call at a time. */
   int32_t (*compile)(void *self, const kit_graph *graph, const char *name,

@@ -4,8 +4,9 @@
  *
  * ort_library.c loads the library and the providers, ort_device.c lists the devices, ort_write.c
  * turns a graph into ONNX (ort_ops.def has a line for each plain op, ort_forms.c the others) with
- * the protobuf of ort_proto.c, ort_session.c runs it, ort_context.c keeps what an NPU's compiler
- * made of it, ort_backend.c has the kit's hooks. */
+ * the protobuf of ort_proto.c, ort_session.c runs it, ort_quantise.c has codes and ranges of what an
+ * NPU multiplies at int8, ort_context.c keeps what its compiler made, ort_backend.c has the kit's
+ * hooks. */
 #ifndef ACCEL_ONNXRUNTIME_H
 #define ACCEL_ONNXRUNTIME_H
 
@@ -128,13 +129,27 @@ typedef struct ort_bytes {
 
 /* Elements as ONNX numbers them; 0: none of its types. */
 int ort_type(uint8_t dtype);
+
+/* How a graph is written. */
+typedef struct ort_writing {
+  const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK]; /* [n_feed] shapes of inputs; NULL: may be open */
+  bool npu;                                    /* in forms that Qualcomm's compiler gets right */
+  /* not NULL: another result, ORT_MAGNITUDES, is the largest magnitudes around its products, fp32
+   * [2 n]; with npu its products are written with their codes */
+  const struct ort_quantised *quantised;
+} ort_writing;
+
+#define ORT_MAGNITUDES "m"
+
 /* A graph as ONNX, opset 21.  Values are called n<node>, inputs like their node, results r0, r1 ..
- * Constants of ORT_EXTERNAL bytes and more are external, for AddExternalInitializers.
- * dim[n_feed][MAX_RANK]: shapes of inputs to be written as known; NULL: open where the graph leaves
- * them open.  npu: in forms that Qualcomm's compiler gets right.  model->data is to be freed. */
-int32_t ort_write(const kit_graph *graph, const char *name,
-                  const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK], bool npu, ort_bytes *model,
-                  accel_plugin_error *error);
+ * Constants of ORT_EXTERNAL bytes and more are external, for AddExternalInitializers; those of
+ * product i are n<ort_code(graph, i)> and, its scales, the number after it; the third is what goes
+ * into it.  model->data is to be freed. */
+int32_t ort_write(const kit_graph *graph, const char *name, const ort_writing *how,
+                  ort_bytes *model, accel_plugin_error *error);
+static inline int32_t ort_code(const kit_graph *g, uint32_t product) {
+  return (int32_t)(2 * g->n_node + 3 * product);
+}
 
 /* ---- endpoints ---- */
 
@@ -143,6 +158,7 @@ typedef struct ort_endpoint {
   const ort_device *device;
   const accel_plugin_host *host;
   uint32_t threads;
+  bool quantised; /* products with int8 weights have codes on both sides (ort_quantise.h) */
 } ort_endpoint;
 
 extern const kit_compiler ort_compiler;             /* ort_session.c: of ort_endpoints */

@@ -23,6 +23,7 @@ static int32_t open_endpoint(kit_open *open, void **self, accel_plugin_error *er
   e->device = &ort->device[open->device];
   e->host = host;
   e->threads = host && host->workers ? host->workers(host->self) : 1;
+  e->quantised = e->device->qnn && open->options->precision.compute == ACCEL_PLUGIN_I8;
   return kit_compiled_open(open,
                            &(kit_compiled_options){.compiler = &ort_compiler,
                                                    .self = e,

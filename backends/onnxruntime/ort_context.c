@@ -21,13 +21,13 @@ static uint64_t hash_library(const ort_endpoint *e) {
   return accel_hash(h, e->device->info.arch, strlen(e->device->info.arch) + 1);
 }
 
-void ort_context_key(const ort_endpoint *e, const kit_graph *g, const ort_bytes *text,
-                     char key[ORT_CONTEXT_KEY]) {
+void ort_context_key(const ort_endpoint *e, const char *what, const kit_graph *g,
+                     const ort_bytes *text, char key[ORT_CONTEXT_KEY]) {
   uint64_t h = accel_hash(hash_library(e), text->data, text->n);
   for (uint32_t i = 0; i < g->n_node; i++)
     if (g->node[i].op == KIT_GRAPH_CONSTANT && g->node[i].bytes >= ORT_EXTERNAL)
       h = accel_hash(h, g->node[i].data, g->node[i].bytes);
-  snprintf(key, ORT_CONTEXT_KEY, "context-%016llx", (unsigned long long)h);
+  snprintf(key, ORT_CONTEXT_KEY, "%s-%016llx", what, (unsigned long long)h);
 }
 
 bool ort_context_get(const ort_endpoint *e, const char *key, ort_bytes *out) {
@@ -63,16 +63,19 @@ OrtStatus *ort_context_ask(const ort_library *ort, OrtSessionOptions *options,
   return status;
 }
 
+void ort_context_put(const ort_endpoint *e, const char *key, const void *data, uint64_t n) {
+  const accel_plugin_part part = {.data = data, .n = n};
+  if (e->host && e->host->cache_put) (void)e->host->cache_put(e->host->self, key, &part, 1);
+}
+
 static void put(const ort_endpoint *e, const char *key, const char *path) {
   FILE *f = fopen(path, "rb");
   struct stat about;
   if (!f) return;
   char *data =
       !fstat(fileno(f), &about) && about.st_size > 0 ? malloc((size_t)about.st_size) : NULL;
-  if (data && fread(data, 1, (size_t)about.st_size, f) == (size_t)about.st_size) {
-    const accel_plugin_part part = {.data = data, .n = (uint64_t)about.st_size};
-    (void)e->host->cache_put(e->host->self, key, &part, 1);
-  }
+  if (data && fread(data, 1, (size_t)about.st_size, f) == (size_t)about.st_size)
+    ort_context_put(e, key, data, (uint64_t)about.st_size);
   free(data);
   fclose(f);
 }

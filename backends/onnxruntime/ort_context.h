@@ -12,11 +12,13 @@ typedef struct ort_context {
   char folder[32], path[64]; /* "": there is none */
 } ort_context;
 
-/* The cache's key of a graph: of the model's text, its constants, the libraries and the device. */
-void ort_context_key(const ort_endpoint *e, const kit_graph *g, const ort_bytes *text,
-                     char key[ORT_CONTEXT_KEY]);
+/* The cache's key of what was found out about a graph: of the model's text, its constants, the
+ * libraries and the device.  what: a word of at most 8 letters. */
+void ort_context_key(const ort_endpoint *e, const char *what, const kit_graph *g,
+                     const ort_bytes *text, char key[ORT_CONTEXT_KEY]);
 /* out->data is to be freed; false: the cache has none. */
 bool ort_context_get(const ort_endpoint *e, const char *key, ort_bytes *out);
+void ort_context_put(const ort_endpoint *e, const char *key, const void *data, uint64_t n);
 /* Makes the folder; false: nothing can be kept, which is no error. */
 bool ort_context_begin(const ort_endpoint *e, ort_context *c);
 /* Has the session of these options write its context. */

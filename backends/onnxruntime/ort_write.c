@@ -5,6 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "onnxruntime/ort_quantise.h"
+
 /* Fields of onnx.proto's messages. */
 enum { MODEL_VERSION = 1, MODEL_PRODUCER, MODEL_GRAPH = 7, MODEL_OPSETS };
 enum { OPSET_DOMAIN = 1, OPSET_VERSION };
@@ -133,11 +135,11 @@ static void put_plain(ort_writer *w, int32_t id) {
 
 /* ---- constants ---- */
 
-static void put_tensor(ort_writer *w, int32_t id, uint8_t dtype, const int64_t *dim, uint32_t rank,
-                       const void *data, uint64_t bytes) {
+void ort_tensor(ort_writer *w, int32_t id, int type, const int64_t *dim, uint32_t rank,
+                const void *data, uint64_t bytes) {
   const size_t tensor = ort_begin(w->b, GRAPH_CONSTANT);
   for (uint32_t i = 0; i < rank; i++) ort_put_int(w->b, TENSOR_DIM, dim[i]);
-  ort_put_int(w->b, TENSOR_TYPE, ort_type(dtype));
+  ort_put_int(w->b, TENSOR_TYPE, type);
   put_name(w, TENSOR_NAME, id);
   if (bytes < ORT_EXTERNAL) {
     ort_put_data(w->b, TENSOR_RAW, data, bytes);
@@ -153,13 +155,13 @@ static void put_tensor(ort_writer *w, int32_t id, uint8_t dtype, const int64_t *
 
 int32_t ort_floats(ort_writer *w, const float *v, int64_t n) {
   const int32_t id = ort_fresh(w);
-  put_tensor(w, id, ACCEL_PLUGIN_F32, &n, n > 0, v, (uint64_t)(n ? n : 1) * sizeof *v);
+  ort_tensor(w, id, ort_type(ACCEL_PLUGIN_F32), &n, n > 0, v, (uint64_t)(n ? n : 1) * sizeof *v);
   return id;
 }
 
 int32_t ort_int64s(ort_writer *w, const int64_t *v, int64_t n) {
   const int32_t id = ort_fresh(w);
-  put_tensor(w, id, ACCEL_PLUGIN_I64, &n, 1, v, (uint64_t)n * sizeof *v);
+  ort_tensor(w, id, ort_type(ACCEL_PLUGIN_I64), &n, 1, v, (uint64_t)n * sizeof *v);
   return id;
 }
 
@@ -201,27 +203,37 @@ static void put_inputs(ort_writer *w, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK
 }
 
 /* A result is a copy by name: the same node may be several, or an input. */
+static void put_result(ort_writer *w, const char *name, int32_t value, uint8_t dtype) {
+  const size_t node = ort_begin(w->b, GRAPH_NODE);
+  ort_put_text(w->b, NODE_TYPE, "Identity");
+  ort_put_text(w->b, NODE_NAME, name);
+  put_name(w, NODE_INPUT, value);
+  ort_put_text(w->b, NODE_OUTPUT, name);
+  ort_end(w->b, node);
+  put_value(w, GRAPH_OUTPUT, name, dtype, NULL, 0);
+}
+
 static void put_results(ort_writer *w) {
   char name[16];
   for (uint32_t r = 0; r < w->g->n_result; r++) {
+    const int32_t id = w->g->result[r].node;
     snprintf(name, sizeof name, "r%u", r);
-    const size_t node = ort_begin(w->b, GRAPH_NODE);
-    ort_put_text(w->b, NODE_TYPE, "Identity");
-    ort_put_text(w->b, NODE_NAME, name);
-    put_name(w, NODE_INPUT, w->g->result[r].node);
-    ort_put_text(w->b, NODE_OUTPUT, name);
-    ort_end(w->b, node);
-    put_value(w, GRAPH_OUTPUT, name, w->g->node[w->g->result[r].node].dtype, NULL, 0);
+    put_result(w, name, id, w->g->node[id].dtype);
   }
+  if (w->quantised) put_result(w, ORT_MAGNITUDES, ort_magnitudes(w), ACCEL_PLUGIN_F32);
 }
 
 static void put_nodes(ort_writer *w) {
   for (uint32_t i = 0; i < w->g->n_node; i++) {
     const kit_graph_node *n = &w->g->node[i];
-    if (n->op == KIT_GRAPH_CONSTANT)
-      put_tensor(w, (int32_t)i, n->dtype, n->dim, n->rank, n->data, n->bytes);
+    if (w->coded && w->quantised->gone[i])
+      continue;
+    else if (n->op == KIT_GRAPH_CONSTANT)
+      ort_tensor(w, (int32_t)i, ort_type(n->dtype), n->dim, n->rank, n->data, n->bytes);
     else if (n->op == KIT_GRAPH_INPUT || w->normed[i] == ORT_ELSEWHERE)
       continue;
+    else if (w->coded && w->quantised->of[i] >= 0)
+      ort_coded_product(w, (int32_t)i);
     else if (plain[n->op].type && w->normed[i] < 0 && !w->apart[i])
       put_plain(w, (int32_t)i);
     else
@@ -247,9 +259,14 @@ static void put_model(ort_writer *w, const char *name,
   ort_end(w->b, graph);
 }
 
-int32_t ort_write(const kit_graph *g, const char *name, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK],
-                  bool npu, ort_bytes *model, accel_plugin_error *error) {
-  ort_writer w = {.g = g, .b = model, .next = 2 * (int32_t)g->n_node};
+int32_t ort_write(const kit_graph *g, const char *name, const ort_writing *how, ort_bytes *model,
+                  accel_plugin_error *error) {
+  const ort_quantised *q = how->quantised;
+  ort_writer w = {.g = g,
+                  .b = model,
+                  .next = ort_code(g, q ? q->n : 0),
+                  .quantised = q,
+                  .coded = q && how->npu};
   const size_t n = g->n_node + 1;
   *model = (ort_bytes){0};
   w.rank = malloc(n);
@@ -259,8 +276,8 @@ int32_t ort_write(const kit_graph *g, const char *name, const int64_t (*dim)[ACC
   w.shift = malloc(n * sizeof *w.shift);
   w.apart = calloc(n, sizeof *w.apart);
   if (w.rank && w.uses && w.normed && w.scale && w.shift && w.apart) {
-    ort_look(&w, npu);
-    put_model(&w, name, dim);
+    ort_look(&w, how->npu);
+    put_model(&w, name, how->dim);
   } else {
     model->failed = true;
   }

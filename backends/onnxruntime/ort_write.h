@@ -22,7 +22,9 @@ typedef struct ort_writer {
   int32_t *scale; /* [n_node] of such a LAYER_NORM; -1: it stands alone */
   int32_t *shift; /* [n_node] or -1 */
   bool *apart;    /* [n_node] an ADD that Qualcomm's compiler must not fuse with the norm behind */
-  char why[160];  /* not empty: an op that cannot be written */
+  const struct ort_quantised *quantised; /* ort_writing.quantised */
+  bool coded;                            /* its products are written with their codes */
+  char why[160];                         /* not empty: an op that cannot be written */
 } ort_writer;
 
 static inline int32_t ort_fresh(ort_writer *w) { return w->next++; }
@@ -44,10 +46,18 @@ int32_t ort_int64s(ort_writer *w, const int64_t *v, int64_t n);
 /* Elements of a constant of int64; *n of them.  NULL: the node is none. */
 const int64_t *ort_known(const ort_writer *w, int32_t node, int64_t *n);
 
+/* A constant, of a type as ONNX numbers them; external where it is long. */
+void ort_tensor(ort_writer *w, int32_t id, int type, const int64_t *dim, uint32_t rank,
+                const void *data, uint64_t bytes);
+
 /* Ranks of all nodes, into w->rank, uses, and norms with their scale; of a model for Qualcomm's NPU
  * also w->apart. */
 void ort_look(ort_writer *w, bool npu);
 /* Writes node `id`, where ort_ops.def has no line for its op (ort_forms.c). */
 void ort_form(ort_writer *w, int32_t id);
+/* Writes a product of ort_writer.quantised with codes on both sides (ort_coded.c). */
+void ort_coded_product(ort_writer *w, int32_t id);
+/* The result ORT_MAGNITUDES: answers its value. */
+int32_t ort_magnitudes(ort_writer *w);
 
 #endif
