@@ -179,21 +179,18 @@ static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left,
   return band;
 }
 
-/* The scale and zero of a piece that reads lines [first, end) of x, whose own may differ: its codes
- * reach as far as any of theirs. */
-static void choose_band_scale(const coded *j, cpu_image x, int64_t first, int64_t end, float *scale,
-                              float *zero) {
-  const float most = (float)cpu_codes_most(j->to);
-  const int64_t wide = j->call.plane.in[1];
+void cpu_image_join(cpu_image x, int64_t wide, int most, int64_t first, int64_t end, float *scale,
+                    float *zero) {
   float low = 0, high = 0, bad = 0;
   bool same = true;
   for (int64_t y = first; y < end; y++) {
     const float s = x.scale[y * wide], z = x.zero[y * wide];
-    low = fmaxf(low, s * z), high = fmaxf(high, s * (most - z)), bad += 0 * s;
+    low = fmaxf(low, s * z), high = fmaxf(high, s * ((float)most - z)), bad += 0 * s;
     same &= s == x.scale[first * wide] && z == x.zero[first * wide];
   }
-  *scale = same && first < end ? x.scale[first * wide] : fmaxf(low / most + high / most, 0x1p-126f);
-  *zero = same && first < end ? x.zero[first * wide] : rintf(low / *scale);
+  const float step = fmaxf(low / (float)most + high / (float)most, 0x1p-126f);
+  *scale = same && first < end ? x.scale[first * wide] : step;
+  *zero = same && first < end ? x.zero[first * wide] : rintf(low / step);
   if (bad == 0) return;
   *scale = NAN, *zero = 0;
 }
@@ -204,8 +201,8 @@ static void recode_band(const coded *j, cpu_image x, int64_t top, int64_t left, 
                         uint8_t *to, float *scale, float *zero) {
   const int64_t channels = j->call.channels, *in = j->call.plane.in, wide = j->wide,
                 first = left < 0 ? -left : 0, end = in[1] - left < wide ? in[1] - left : wide;
-  choose_band_scale(j, x, top < 0 ? 0 : top, top + lines < in[0] ? top + lines : in[0], scale,
-                    zero);
+  cpu_image_join(x, in[1], cpu_codes_most(j->to), top < 0 ? 0 : top,
+                 top + lines < in[0] ? top + lines : in[0], scale, zero);
   for (int64_t l = 0; l < lines; l++, to += wide * j->pixel) {
     const int64_t y = top + l;
     const bool none = first >= end || y < 0 || y >= in[0];
