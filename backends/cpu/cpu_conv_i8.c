@@ -31,7 +31,7 @@ enum {
   PIECE_BYTES = 3 << 13,
   PIECE_MOST = 448,
   WIDE_WEIGHTS = 1 << 19,
-  HUGE_WEIGHTS = 1 << 20,
+  HUGE_WEIGHTS = 1 << 21,
   WIDE_LEAST = 96,
   RECODED_BYTES = 1 << 18, /* of a result: recoded_lines */
   RECODED_LEAST = 128,     /* pixels of it; where w is large, or larger than its cache; at most */
