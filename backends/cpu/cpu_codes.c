@@ -1,6 +1,6 @@
 /* cpu_codes.c - what stands between convolutions over codes: pools, resizes, sums, ReLUs and
  * concatenations of channels, a line of pixels by all channels at a time, which is fp32 only until
- * it is coded again. */
+ * it is coded again, or, where a kernel resizes codes, not at all. */
 #include "cpu_codes.h"
 
 #include <string.h>
