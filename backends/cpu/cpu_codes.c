@@ -1,11 +1,12 @@
 /* cpu_codes.c - what stands between convolutions over codes: pools, resizes, sums, ReLUs and
  * concatenations of channels, a line of pixels by all channels at a time, which is fp32 only until
- * it is coded again. */
+ * it is coded again, or, where a kernel resizes codes, not at all. */
 #include "cpu_codes.h"
 
 #include <string.h>
 
 #include "cpu_conv_i8.h"
+#include "kernels/resize_codes.h"
 
 static const double NS_PIXEL = 10, NS_CHANNEL = 0.5; /* of a line */
 enum { MOST_TAPS = 2 };                              /* of a resize, along each side */
@@ -14,7 +15,8 @@ typedef struct codes_job {
   const cpu_kernels *kernels;
   kit_plane plane;      /* of a pool; in and out of all */
   const cpu_taps *taps; /* of a resize, else NULL */
-  uint32_t images;      /* operands */
+  cpu_resize_codes_fn *resize;
+  uint32_t images; /* operands */
   const void *x[CPU_CODES_IMAGES];
   int64_t x_channels[CPU_CODES_IMAGES];
   bool x_positive[CPU_CODES_IMAGES]; /* without zeros */
@@ -151,6 +153,48 @@ static void add_up(const codes_job *j, const float *x, int64_t step, const float
   j->kernels->fold(ACCEL_PLUGIN_REDUCE_SUM, x, width, step, weight, y, cols);
 }
 
+/* A line of y whose lines of x have a scale each: with one that reaches as far as theirs, which is
+ * known before anything is computed. */
+static void resize_line(const codes_job *j, int64_t image, int64_t line, int16_t *room) {
+  const int64_t channels = j->channels, in = j->plane.in[1], out = j->plane.out[1],
+                width = j->taps->width[0];
+  const cpu_image x = cpu_image_at(j->x[0], image, cpu_area(j->plane.in), channels),
+                  y = cpu_image_at(j->y, image, cpu_area(j->plane.out), channels);
+  const int32_t *at = j->taps->index[0] + line * width;
+  const float *weight = j->taps->weight[0] + line * width;
+  const bool two = width > 1 && at[1] != at[0] && weight[1] > 0;
+  float scale, zero;
+  cpu_image_join(x, in, cpu_codes_most(j->kernels->linear[CPU_LAYOUT_I8].x), at[0], at[two] + 1,
+                 &scale, &zero);
+  cpu_resize_codes g = {.to = zero,
+                        .in = in,
+                        .out = out,
+                        .channels = channels,
+                        .width = j->taps->width[1],
+                        .index = j->taps->index[1],
+                        .weight = j->taps->weight[1],
+                        .line = room,
+                        .y = y.codes + line * out * channels};
+  for (int i = 0; i <= two && scale == scale; i++) {
+    g.x[i] = x.codes + at[i] * in * channels;
+    g.factor[i] = (two ? weight[i] : 1) * (x.scale[at[i] * in] / scale);
+    g.from[i] = x.zero[at[i] * in];
+  }
+  if (scale == scale)
+    j->resize(&g);
+  else
+    memset(g.y, 0, (size_t)(out * channels));
+  for (int64_t p = line * out; p < (line + 1) * out; p++) y.scale[p] = scale, y.zero[p] = zero;
+}
+
+static void resize_codes_task(void *arg, uint32_t index, uint32_t worker) {
+  const codes_job *j = arg;
+  const int64_t lines = j->plane.out[0], all = j->count * lines;
+  int16_t *room = (int16_t *)(void *)(j->lines + worker * j->room);
+  for (int64_t i = cpu_share(all, index, j->tasks); i < cpu_share(all, index + 1, j->tasks); i++)
+    resize_line(j, i / lines, i % lines, room);
+}
+
 /* Lines of x that a task has resized along their pixels. */
 typedef struct resized_lines {
   int64_t image, line[MOST_TAPS]; /* -1: none */
@@ -195,8 +239,10 @@ static void resize_task(void *arg, uint32_t index, uint32_t worker) {
 
 void cpu_launch_resize_codes(const cpu_self *s, const kit_launch *l, const cpu_taps *taps) {
   codes_job j = job_of(s, l);
+  const bool lines = cpu_codes_of(&s->convs, kit_operand(l->node, 0)) == CPU_CODES_LINE;
   j.taps = taps;
-  run_lines(l, &j, resize_task);
+  j.resize = cpu_resize_codes_of(&s->kernels);
+  run_lines(l, &j, lines && j.resize ? resize_codes_task : resize_task);
 }
 
 /* ---- sums, ReLUs and concatenations ---- */

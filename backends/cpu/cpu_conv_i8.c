@@ -31,10 +31,12 @@ enum {
   PIECE_BYTES = 3 << 13,
   PIECE_MOST = 448,
   WIDE_WEIGHTS = 1 << 19,
+  HUGE_WEIGHTS = 1 << 21,
   WIDE_LEAST = 96,
   RECODED_BYTES = 1 << 18, /* of a result: recoded_lines */
-  RECODED_LEAST = 128,     /* pixels of it; where w is large; at most */
+  RECODED_LEAST = 128,     /* pixels of it; where w is large, or larger than its cache; at most */
   RECODED_WIDE = 256,
+  RECODED_HUGE = 512,
   RECODED_MOST = 2048,
   TASKS_EACH = 16
 };
@@ -179,21 +181,18 @@ static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left,
   return band;
 }
 
-/* The scale and zero of a piece that reads lines [first, end) of x, whose own may differ: its codes
- * reach as far as any of theirs. */
-static void choose_band_scale(const coded *j, cpu_image x, int64_t first, int64_t end, float *scale,
-                              float *zero) {
-  const float most = (float)cpu_codes_most(j->to);
-  const int64_t wide = j->call.plane.in[1];
+void cpu_image_join(cpu_image x, int64_t wide, int most, int64_t first, int64_t end, float *scale,
+                    float *zero) {
   float low = 0, high = 0, bad = 0;
   bool same = true;
   for (int64_t y = first; y < end; y++) {
     const float s = x.scale[y * wide], z = x.zero[y * wide];
-    low = fmaxf(low, s * z), high = fmaxf(high, s * (most - z)), bad += 0 * s;
+    low = fmaxf(low, s * z), high = fmaxf(high, s * ((float)most - z)), bad += 0 * s;
     same &= s == x.scale[first * wide] && z == x.zero[first * wide];
   }
-  *scale = same && first < end ? x.scale[first * wide] : fmaxf(low / most + high / most, 0x1p-126f);
-  *zero = same && first < end ? x.zero[first * wide] : rintf(low / *scale);
+  const float step = fmaxf(low / (float)most + high / (float)most, 0x1p-126f);
+  *scale = same && first < end ? x.scale[first * wide] : step;
+  *zero = same && first < end ? x.zero[first * wide] : rintf(low / step);
   if (bad == 0) return;
   *scale = NAN, *zero = 0;
 }
@@ -204,8 +203,8 @@ static void recode_band(const coded *j, cpu_image x, int64_t top, int64_t left, 
                         uint8_t *to, float *scale, float *zero) {
   const int64_t channels = j->call.channels, *in = j->call.plane.in, wide = j->wide,
                 first = left < 0 ? -left : 0, end = in[1] - left < wide ? in[1] - left : wide;
-  choose_band_scale(j, x, top < 0 ? 0 : top, top + lines < in[0] ? top + lines : in[0], scale,
-                    zero);
+  cpu_image_join(x, in[1], cpu_codes_most(j->to), top < 0 ? 0 : top,
+                 top + lines < in[0] ? top + lines : in[0], scale, zero);
   for (int64_t l = 0; l < lines; l++, to += wide * j->pixel) {
     const int64_t y = top + l;
     const bool none = first >= end || y < 0 || y >= in[0];
@@ -550,7 +549,9 @@ static void product_task(void *arg, uint32_t index, uint32_t worker) {
  * results stay in the second-level one. */
 static int64_t recoded_lines(const cpu_conv_call *c) {
   const int64_t weights = c->channels * cpu_area(c->plane.kernel) * c->outputs,
-                least = weights > WIDE_WEIGHTS ? RECODED_WIDE : RECODED_LEAST,
+                least = weights > HUGE_WEIGHTS   ? RECODED_HUGE
+                        : weights > WIDE_WEIGHTS ? RECODED_WIDE
+                                                 : RECODED_LEAST,
                 most = RECODED_BYTES / (int64_t)sizeof(float) / c->outputs,
                 pixels = most < least          ? least
                          : most > RECODED_MOST ? RECODED_MOST
@@ -592,6 +593,12 @@ static void cut_pieces(coded *j, uint32_t workers) {
   j->tasks = (uint32_t)(c->count * (c->pool->out[0] < most ? c->pool->out[0] : most));
 }
 
+/* Codes from a pixel to the next: an odd number of lines of the cache, if whole ones, so that those
+ * of one part of all pixels lie in all of its sets. */
+static int64_t apart_pixels(int64_t codes) {
+  return codes % (2 * CPU_ACT_STEP) == 0 ? codes + CPU_ACT_STEP : codes;
+}
+
 /* Sizes, and where everything lies in the workspace; answers its bytes.  Nothing is read but
  * shapes.  Before there is an endpoint (w is NULL): the most that it may be. */
 static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, void *workspace) {
@@ -603,7 +610,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   j->to = kernels->linear[CPU_LAYOUT_I8].x;
   j->planes = !j->call.x_codes;
   j->gathered = !j->call.w || (j->call.w->block == k && taps > 1 && !j->call.w->part);
-  j->pixel = j->call.w ? j->call.w->pixel : steps * CPU_ACT_STEP;
+  j->pixel = apart_pixels(j->call.w ? j->call.w->pixel : steps * CPU_ACT_STEP);
   for (int i = 0; i < 2; i++)
     span[i] = (p->out[i] - 1) * p->stride[i] + (p->kernel[i] - 1) * p->dilation[i] + 1;
   j->bordered = !j->call.w || j->words || j->recoded || p->begin[0] || p->begin[1] ||
@@ -690,7 +697,7 @@ static void place_blocks(const coded *j) {
           c->pixel ? cpu_conv_step_of(c, i, p->kernel[1]) : (cpu_conv_step){i * p->kernel[1], 0};
       j->x_at[i] = (at.tap / p->kernel[1] * p->dilation[0] * j->wide +
                     at.tap % p->kernel[1] * p->dilation[1]) *
-                       (c->pixel ? c->pixel : channels) +
+                       (c->pixel ? j->pixel : channels) +
                    at.codes;
     }
     return;

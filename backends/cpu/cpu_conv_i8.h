@@ -38,6 +38,11 @@ static inline cpu_image cpu_image_at(const void *images, int64_t index, int64_t 
   return (cpu_image){.scale = scale, .zero = scale + pixels, .codes = (uint8_t *)codes};
 }
 
+/* The scale and zero of codes 0..most that reach as far as any of lines [first, end) of an image,
+ * `wide` pixels each, whose own may differ from line to line; NaN where one of theirs is. */
+void cpu_image_join(cpu_image x, int64_t wide, int most, int64_t first, int64_t end, float *scale,
+                    float *zero);
+
 /* w is CPU_CONV_I8.  An image's result depends neither on the others nor on the number of
  * threads. */
 void cpu_conv_i8(const cpu_conv_call *call, const kit_launch *launch);

@@ -9,6 +9,7 @@
 #include "cpu.h"
 #include "cpu_pack.h"
 #include "formats/bf16.h"
+#include "kernels/resize_codes.h"
 #include "kit/kit_scalar.h"
 
 static bool over_rows(const accel_plugin_node *n) {
@@ -578,9 +579,12 @@ static bool gives_codes(const accel_plugin_program *p, const cpu_convs *c, uint3
 }
 
 /* How the node at `node` reads its operand `k`, if not as codes: NONE. */
-static cpu_codes codes_read_by(const accel_plugin_program *p, const cpu_convs *c, uint32_t node,
-                               uint32_t k) {
-  if (k < images_recoded(p, node)) return CPU_CODES_PIXEL;
+static cpu_codes codes_read_by(const accel_plugin_program *p, const cpu_kernels *kernels,
+                               const cpu_convs *c, uint32_t node, uint32_t k) {
+  if (k < images_recoded(p, node))
+    return p->node[node].op == ACCEL_PLUGIN_OP_RESIZE && cpu_resize_codes_of(kernels)
+               ? CPU_CODES_LINE
+               : CPU_CODES_PIXEL;
   const cpu_conv *w = coded_at(p, c, node);
   const int64_t channels = w ? p->weight[w->w].dim[1] : 0;
   if (!w || (k != 0 && k != 3)) return CPU_CODES_NONE;
@@ -601,14 +605,14 @@ static bool settle_codes(cpu_convs *c, int32_t y, int32_t beside, bool both) {
 /* Results of coded convolutions that only such ones read are codes, also with what images_recoded
  * knows between.  A residual must be codes where the result is; of the others all are codes, or
  * none. */
-static void lay_codes(const accel_plugin_program *p, cpu_convs *c) {
+static void lay_codes(const accel_plugin_program *p, const cpu_kernels *kernels, cpu_convs *c) {
   for (uint32_t i = 0; i < p->n_node; i++)
     if (gives_codes(p, c, i)) c->codes[p->node[i].out[0]] = CPU_CODES_PIXEL;
   for (uint32_t i = 0; i < p->n_node; i++)
     for (uint32_t k = 0; k < p->node[i].n_in; k++) {
       const int32_t t = kit_operand(&p->node[i], k);
       if (t < 0 || !c->codes[t]) continue;
-      const cpu_codes how = codes_read_by(p, c, i, k);
+      const cpu_codes how = codes_read_by(p, kernels, c, i, k);
       if (how != CPU_CODES_PIXEL) c->codes[t] = (uint8_t)how;
     }
   for (uint32_t e = 0; e < p->n_entry; e++)
@@ -668,7 +672,7 @@ int32_t cpu_convs_open(const cpu_load *load, cpu_blocks *blocks, cpu_convs *out,
     int32_t rc = add_block(load, &out->at[at], blocks, error);
     if (rc) return rc;
   }
-  lay_codes(program, out);
+  lay_codes(program, load->kernels, out);
   mark_positive(program, load->kernels, out);
   return ACCEL_PLUGIN_OK;
 }

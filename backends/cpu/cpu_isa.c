@@ -7,6 +7,7 @@
 
 #include "kernels/conv_implicit.h"
 #include "kernels/kernels.h"
+#include "kernels/resize_codes.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -166,6 +167,15 @@ void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
 cpu_conv_implicit_fn *cpu_conv_implicit_of(const cpu_kernels *kernels) {
 #if defined(__x86_64__)
   if (kernels->tile_registers) return accel_f32_conv_implicit_32x32__amx;
+#endif
+  (void)kernels;
+  return NULL;
+}
+
+cpu_resize_codes_fn *cpu_resize_codes_of(const cpu_kernels *kernels) {
+#if defined(__x86_64__)
+  if (kernels->isa >= CPU_ISA_AVX512 && kernels->isa <= CPU_ISA_AMX)
+    return accel_f32_resize_codes__avx512;
 #endif
   (void)kernels;
   return NULL;

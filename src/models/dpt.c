@@ -128,8 +128,9 @@ accel__tensor accel__dpt_fuse(accel__build *b, const accel__dpt_neck *c) {
       size[k] = c->fit_next && i + 1 < c->n
                     ? accel__tensor_dim(b->p, map[c->n - 2 - i], 2 + k)
                     : accel__times(b, accel__tensor_dim(b->p, y, 2 + k), two);
-    y = accel__resize_linear(b, y, size[0], size[1], true);
-    x = accel__conv2d(b, y, &project, "%s.projection", path);
+    /* transformers projects what is resized: the same, as weights of a resize add up to 1 */
+    y = accel__conv2d(b, y, &project, "%s.projection", path);
+    x = accel__resize_linear(b, y, size[0], size[1], true);
   }
   return x;
 }

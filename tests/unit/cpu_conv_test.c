@@ -4,6 +4,7 @@
 #include "cpu_ops_operands.h"
 #include "cpu_pack.h"
 #include "kernels/conv_implicit.h"
+#include "kernels/resize_codes.h"
 
 /* ---- planes ---- */
 
@@ -689,6 +690,54 @@ static void test_recode(void) {
   }
 }
 
+/* ---- a line of a resized image as codes ---- */
+
+static void test_resize_codes(void) {
+  cpu_resize_codes_fn *run = cpu_resize_codes_of(&kernels);
+  for (int round = 0; run && round < 60; round++) {
+    const int64_t in = pick(1, 7), out = pick(1, 15), channels = pick(1, 100), width = pick(1, 2);
+    const bool two = round % 3 != 0;
+    uint8_t *x[2], *y = (uint8_t *)guard((out * channels + 3) / 4);
+    int32_t *index = (int32_t *)guard(out * width);
+    float *weight = guard(out * width), part = two ? (float)pick(1, 999) / 1000 : 1;
+    cpu_resize_codes g = {.factor = {part, two ? (1 - part) * 0.75f : 0},
+                          .from = {90, 120},
+                          .to = 90, /* numbers stay within 0..255 */
+                          .in = in,
+                          .out = out,
+                          .channels = channels,
+                          .width = width,
+                          .index = index,
+                          .weight = weight,
+                          .line = (int16_t *)guard((in * channels + 1) / 2),
+                          .y = y};
+    for (int k = 0; k < 2; k++) {
+      g.x[k] = x[k] = (uint8_t *)guard((in * channels + 3) / 4);
+      for (int64_t i = 0; i < in * channels; i++) x[k][i] = (uint8_t)pick(0, 255);
+    }
+    for (int64_t i = 0; i < out * width; i++) index[i] = (int32_t)pick(0, in - 1);
+    for (int64_t p = 0; p < out; p++) {
+      weight[p * width] = 1;
+      if (width < 2) continue;
+      weight[p * 2 + 1] = p ? (float)pick(0, 1000) / 1000 : 1;
+      weight[p * 2] = 1 - weight[p * 2 + 1];
+    }
+    run(&g);
+    for (int64_t i = 0; i < out * channels; i++) {
+      double want = 0;
+      for (int64_t t = 0; t < width; t++) {
+        const int64_t at = index[i / channels * width + t] * channels + i % channels;
+        double line = g.to;
+        for (int k = 0; k <= two; k++)
+          line += (double)g.factor[k] * ((double)x[k][at] - (double)g.from[k]);
+        want += (double)weight[i / channels * width + t] * line;
+      }
+      check("resized codes", y[i], want, 0.54);
+    }
+    release();
+  }
+}
+
 /* ---- every instruction set ---- */
 
 TEST(conv)
@@ -703,6 +752,7 @@ TEST(pixels)
 TEST(pool_pixels)
 TEST(pool_lines)
 TEST(recode)
+TEST(resize_codes)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
@@ -712,6 +762,7 @@ int main(void) {
       cmocka_unit_test(all_planes),       cmocka_unit_test(all_codes),
       cmocka_unit_test(all_pixels),       cmocka_unit_test(all_pool_pixels),
       cmocka_unit_test(all_pool_lines),   cmocka_unit_test(all_recode),
+      cmocka_unit_test(all_resize_codes),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

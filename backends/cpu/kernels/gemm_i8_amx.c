@@ -200,45 +200,91 @@ static void walk_windows(const cpu_gemm *g, int64_t row, int64_t row_end, int64_
 
 /* ---- windows whose k are parts of AMX_BYTES codes: all of them stay in the registers ---- */
 
+/* Lines of a call as tiles take them: `spans` runs of `rows` rows that are ldx bytes apart in x.  A
+ * span is a line, or all of them, `pitch` rows from one to the next; the sums of those between are
+ * of no use. */
+typedef struct spans {
+  int64_t spans, rows, pitch, tiles; /* tiles: of a panel */
+} spans;
+
+static int64_t registers_of(int64_t rows) { return (rows + AMX_ROWS - 1) / AMX_ROWS; }
+
+static spans spans_of(const cpu_gemm *g, int64_t lines) {
+  const cpu_implicit_gemm *w = g->implicit_gemm;
+  const int64_t pitch = w->line_bytes % g->ldx ? 0 : w->line_bytes / g->ldx,
+                all = (lines - 1) * pitch + w->line;
+  spans s = {.spans = lines, .rows = w->line, .pitch = w->line};
+  if (pitch >= w->line && registers_of(all) < lines * registers_of(w->line))
+    s = (spans){.spans = 1, .rows = all, .pitch = pitch};
+  s.tiles = s.spans * ((s.rows + AMX_TILE - 1) / AMX_TILE);
+  return s;
+}
+
+/* Rows of a tile: from `at` on of the span that begins with a line of y. */
+typedef struct parts_tile {
+  int64_t line, at, rows;
+} parts_tile;
+
+/* Meanwhile `step` bytes are prefetched with each part. */
 V_INLINE void sum_parts(const bool second, int64_t parts, const uint8_t *x, const int64_t *x_at,
-                        int64_t ldx, const char *w, tile_sums sum) {
+                        int64_t ldx, const char *w, const char *prefetch_at, int64_t step,
+                        tile_sums sum) {
   amx_zero();
-  for (int64_t p = 0; p < parts; p++, w += AMX_STEP_BYTES)
+  for (int64_t p = 0; p < parts; p++, w += AMX_STEP_BYTES, prefetch_at += step) {
+    for (int64_t i = 0; i < step; i += 64) v_prefetch_far(prefetch_at + i);
     AMX_MULTIPLY(_tile_dpbusd, x + x_at[p], ldx, w, second);
+  }
   amx_store(sum, second);
 }
 
-static void run_parts(int64_t rows, const cpu_gemm *g, const place *p, int64_t panel,
-                      bool first_panel, epilogue_kind kind) {
-  const source from = source_of(g, p);
-  const int64_t parts = g->k / AMX_BYTES,
+static void run_parts(const cpu_gemm *g, const spans *s, const parts_tile *t, int64_t panel,
+                      bool first_panel, epilogue_kind kind, const char *prefetch_at) {
+  const cpu_implicit_gemm *windows = g->implicit_gemm;
+  const int64_t parts = g->k / AMX_BYTES, size = windows->line,
+                step = (AMX_STEP_BYTES / s->tiles + 63) / 64 * 64,
                 col = stores_directly(g, panel * GEMM_COLS) ? panel * GEMM_COLS : -1;
+  const uint8_t *x = (const uint8_t *)g->x + t->line * windows->line_bytes + t->at * g->ldx;
   const char *w = (const char *)g->w + panel * g->panel_bytes,
              *codes = w + GEMM_COLS * cpu_i8_head(false, g->k);
   tile_sums sum;
   float tile[AMX_TILE * GEMM_COLS] __attribute__((aligned(64)));
-  if (rows > AMX_ROWS)
-    sum_parts(true, parts, from.x, g->implicit_gemm->x_at, from.ldx, codes, sum);
+  if (t->rows > AMX_ROWS)
+    sum_parts(true, parts, x, windows->x_at, g->ldx, codes, prefetch_at, step, sum);
   else
-    sum_parts(false, parts, from.x, g->implicit_gemm->x_at, from.ldx, codes, sum);
-  finish_block(kind,
-               &(block_at){g, (const float *)(const void *)w, from.scale, from.scale_row, from.zero,
-                           p->row, col, true, true, first_panel},
-               rows, (const int32_t *)sum, tile);
-  if (col < 0) finish_implicit(g, tile, p->row, rows, panel, first_panel);
+    sum_parts(false, parts, x, windows->x_at, g->ldx, codes, prefetch_at, step, sum);
+  int64_t line = t->line + t->at / s->pitch, at = t->at % s->pitch;
+  for (int64_t i = 0, n; i < t->rows; i += n + s->pitch - size, at = 0, line++) {
+    n = size - at < t->rows - i ? size - at : t->rows - i;
+    if (n <= 0) continue; /* the tile begins between two lines */
+    const place to = {line * size + at, line, at};
+    const source from = source_of(g, &to);
+    finish_block(kind,
+                 &(block_at){g, (const float *)(const void *)w, from.scale, from.scale_row,
+                             from.zero, to.row, col, true, true, first_panel},
+                 n, (const int32_t *)(const void *)sum[i], tile);
+    if (col < 0) finish_implicit(g, tile, to.row, n, panel, first_panel);
+  }
 }
 
+/* Tiles below each other follow each other: they see much of the same lines of x.  Each brings its
+ * part of the next panel. */
 static void walk_parts(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
                        int64_t panel_end) {
   const epilogue_kind kind = epilogue_of(g);
+  const int64_t line = row / g->implicit_gemm->line,
+                lines = row_end / g->implicit_gemm->line - line, bytes = g->panel_bytes;
   int64_t height = 0;
-  for (int64_t p = panel; p < panel_end; p++)
-    for (place at = place_of(g, row); at.row < row_end;) {
-      const int64_t rows = height_at(g, &at, row_end);
+  if (lines < 1) return;
+  const spans s = spans_of(g, lines);
+  for (int64_t p = panel; p < panel_end; p++) {
+    const char *next = (const char *)g->w + (p + 1) * bytes;
+    for (int64_t at = 0, rows; at < s.rows; at += rows) {
+      rows = s.rows - at < AMX_TILE ? s.rows - at : AMX_TILE;
       set_height(&height, rows);
-      run_parts(rows, g, &at, p, p == panel, kind);
-      step_rows(g, &at, rows);
+      for (int64_t i = 0; i < s.spans; i++, next += bytes / s.tiles)
+        run_parts(g, &s, &(parts_tile){line + i, at, rows}, p, p == panel, kind, next);
     }
+  }
   set_height(&height, 0);
 }
 
