@@ -172,9 +172,10 @@ accel__tensor accel__deformable_attend(accel__build *b, const accel__deformable 
   accel__tensor idx =
       accel__affine(b, accel__concat(b, 3, 4, row), 1.0, 0.5); /* cut to the number */
   idx = accel__reshape(p, accel__cast(b, idx, ACCEL_PLUGIN_I32), 1, &many);
-  values =
+  /* weights before the rows that they are for: a backend may sum rows up as it reads them */
+  accel__tensor in[2] = {accel__concat(b, 3, 4, weight)};
+  in[1] =
       accel__reshape(p, accel__gather(p, values, idx), 4, (accel__dim[]){all, heads, four, width});
-  accel__tensor in[2] = {accel__concat(b, 3, 4, weight), values};
   x = accel__node(p, ACCEL_PLUGIN_OP_MATMUL, in, 2, NULL, 0, NULL, 1);
   x = accel__reshape(p, x, 2, (accel__dim[]){all, accel__const_dim(p, c->hidden)});
   return accel__dense_layer(b, x, c->hidden, true, -1, NULL, "%s.output_proj", path);
