@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 #include <string.h>
 
+#include "cpu_matmul.h"
 #include "cpu_select.h"
 
 static const double NS_COPY = 0.3, NS_WIDEN = 0.6; /* rough nanoseconds an element */
@@ -100,6 +101,7 @@ static void find_values(gather_job *j) {
 int32_t cpu_launch_gather(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *table = &l->in[0], *index = &l->in[1], *out = &l->out[0];
   int64_t axis = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_AXIS, 0);
+  if (l->n_fused && !out->elements) return cpu_launch_gathered_matmul(s, l);
   if ((axis != 0 && axis + table->rank != 0) || !out->elements)
     return cpu_launch_gather_axis(s, l, error);
   gather_job j = {.kernels = &s->kernels,
@@ -126,6 +128,7 @@ int32_t cpu_launch_gather(const cpu_self *s, const kit_launch *l, accel_plugin_e
       return kit_launch_fail(l, error, ACCEL_PLUGIN_E_ARGUMENT,
                              "index %d at position %lld is outside 0..%lld", j.index[i],
                              (long long)i, (long long)table->dim[0] - 1);
+  if (l->n_fused) return cpu_launch_gathered_matmul(s, l);
   const double cost = (j.matrix || j.linear ? NS_WIDEN : NS_COPY) * (double)j.cols;
   j.tasks = cpu_tasks(l, j.rows, j.reader ? NS_READ : cost);
   cpu_parallel(l, j.tasks, gather_task, &j);

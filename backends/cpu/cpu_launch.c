@@ -28,7 +28,9 @@ static void break_result(const kit_launch *l) { (void)l; }
 
 int32_t cpu_launch(void *self, const kit_launch *l, accel_plugin_error *error) {
   const cpu_op *op = cpu_op_of(l->node->op);
+  const uint32_t mode = cpu_float_mode_flush();
   const int32_t rc = op->launch ? op->launch(self, l, error) : kit_scalar(l->node->op)(l, error);
+  cpu_float_mode_restore(mode);
   if (rc == ACCEL_PLUGIN_OK) break_result(l);
   return rc;
 }

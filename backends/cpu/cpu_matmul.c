@@ -1,6 +1,8 @@
 /* cpu_matmul.c - products of two computed matrices: each task packs its columns of b and multiplies
- * all rows of a with them. */
+ * all rows of a with them.  Of one row and gathered ones no b is made. */
 #include "cpu_matmul.h"
+
+#include <string.h>
 
 #include "kit/kit_scalar.h"
 
@@ -106,5 +108,67 @@ int32_t cpu_launch_matmul(const cpu_self *s, const kit_launch *l, accel_plugin_e
   j.groups = (uint32_t)((tasks + count - 1) / count);
   if ((int64_t)j.groups > j.panels) j.groups = (uint32_t)j.panels;
   cpu_parallel(l, (uint32_t)count * j.groups, columns_task, &j);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* ---- products of one row with gathered ones ---- */
+
+static bool is_one(const accel_plugin_program *p, const accel_plugin_tensor *t, uint32_t from_end) {
+  const accel_plugin_dim *d = &p->dim[t->dim[t->rank - from_end]];
+  return d->op == ACCEL_PLUGIN_DIM_CONST && d->c == 1;
+}
+
+bool cpu_gather_fuse_chain(const cpu_self *s, const accel_plugin_program *p,
+                           const accel_plugin_node *first, const accel_plugin_node *next) {
+  const accel_plugin_tensor *table = &p->tensor[first->in[0]], *a = &p->tensor[next->in[0]];
+  (void)s;
+  if (next->op != ACCEL_PLUGIN_OP_MATMUL || next->in[1] < 0) return false;
+  const accel_plugin_tensor *b = &p->tensor[next->in[1]], *y = &p->tensor[next->out[0]];
+  return table->kind == ACCEL_PLUGIN_TENSOR_VALUE && table->dtype == ACCEL_PLUGIN_F32 &&
+         table->rank == 2 && a->rank >= 2 && b->rank >= 2 && y->rank >= 2 && is_one(p, a, 2) &&
+         b->dim[b->rank - 1] == table->dim[1] &&
+         kit_attr_i(first, ACCEL_PLUGIN_ATTR_AXIS, 0) == 0 &&
+         kit_attr_f(first, ACCEL_PLUGIN_ATTR_SCALE, 1.0) == 1.0 &&
+         !kit_attr_i(next, ACCEL_PLUGIN_ATTR_TRANS_B, 0);
+}
+
+typedef struct gathered {
+  const cpu_kernels *kernels;
+  const kit_tensor *table, *index, *a, *b, *out;
+  int64_t count; /* products */
+  float scale;
+  uint32_t tasks;
+} gathered;
+
+static void gathered_task(void *arg, uint32_t i, uint32_t worker) {
+  const gathered *j = arg;
+  const int64_t n = kit_cols(j->out), k = kit_cols(j->a);
+  (void)worker;
+  for (int64_t r = cpu_share(j->count, i, j->tasks); r < cpu_share(j->count, i + 1, j->tasks);
+       r++) {
+    const int64_t at = kit_matrix_offset(j->b, j->out, r) / n;
+    float *y = kit_f32(j->out) + r * n;
+    j->kernels->fold_gathered(kit_f32(j->table), n, kit_i32(j->index) + at, k,
+                              j->index->elements - at, kit_matrix_at(j->a, j->out, r), y, n);
+    if (j->scale != 1.0f) j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, y, 1, &j->scale, 0, y, n);
+  }
+}
+
+int32_t cpu_launch_gathered_matmul(const cpu_self *s, const kit_launch *l) {
+  static const double NS_ELEMENT = 0.2;
+  const kit_launch *next = &l->joined[0];
+  gathered j = {.kernels = &s->kernels,
+                .table = &l->in[0],
+                .index = &l->in[1],
+                .a = &next->in[0],
+                .b = &next->in[1],
+                .out = &next->out[0],
+                .scale = (float)kit_attr_f(next->node, ACCEL_PLUGIN_ATTR_SCALE, 1.0)};
+  const int64_t n = kit_cols(j.out), k = kit_cols(j.a);
+  if (!j.out->elements) return ACCEL_PLUGIN_OK;
+  if (k == 0) memset(j.out->data, 0, (size_t)j.out->elements * sizeof(float));
+  j.count = k ? j.out->elements / n : 0;
+  j.tasks = cpu_tasks(l, j.count, NS_ELEMENT * (double)n * (double)k);
+  cpu_parallel(l, j.tasks, gathered_task, &j);
   return ACCEL_PLUGIN_OK;
 }

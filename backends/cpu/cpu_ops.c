@@ -59,7 +59,7 @@ static const cpu_op table[ACCEL_PLUGIN_OP_COUNT + 1] = {
     [ACCEL_PLUGIN_OP_SOFTMAX] = {.launch = cpu_launch_softmax},
     [ACCEL_PLUGIN_OP_UNARY] = {.launch = cpu_launch_unary, .workspace = cpu_codes_workspace},
     [ACCEL_PLUGIN_OP_BINARY] = {.launch = cpu_launch_binary, .workspace = cpu_codes_workspace},
-    [ACCEL_PLUGIN_OP_GATHER] = {.launch = cpu_launch_gather},
+    [ACCEL_PLUGIN_OP_GATHER] = {.launch = cpu_launch_gather, .fuse_chain = cpu_gather_fuse_chain},
     [ACCEL_PLUGIN_OP_REDUCE] = {.launch = cpu_launch_reduce},
     [ACCEL_PLUGIN_OP_GROUP_NORM] = {.launch = cpu_launch_group_norm},
     [ACCEL_PLUGIN_OP_TRANSPOSE] = {.launch = cpu_launch_move},

@@ -8,12 +8,20 @@
 
 #include "kit/kit.h"
 
+/* Has the calling thread read and write numbers below 2^-126 as zeros, as bf16's instructions do:
+ * arithmetic of x86 takes a hundred times as long with each of them, and SiLU and GELU make them of
+ * large negative numbers.  Answers what cpu_float_mode_restore gives back.  On other processors they
+ * cost nothing, and nothing changes. */
+uint32_t cpu_float_mode_flush(void);
+void cpu_float_mode_restore(uint32_t mode);
+
 /* Threads that run the tasks of a launch, the calling one included: 1 where the host lends none. */
 uint32_t cpu_workers(const kit_launch *launch);
 
 /* Runs fn(arg, i, worker) for all i < n on the host's threads and returns when all are done; worker
  * < cpu_workers tells tasks that run at the same time apart.  On the calling thread alone, as
- * worker 0, when n is 1 or there are no others. */
+ * worker 0, when n is 1 or there are no others.  Each task's thread is in the mode of
+ * cpu_float_mode_flush meanwhile. */
 void cpu_parallel(const kit_launch *launch, uint32_t n, accel_plugin_task_fn fn, void *arg);
 
 /* Into how many tasks to split `rows` rows that take about `cost` nanoseconds each: 1 when waking

@@ -246,11 +246,12 @@ static void add_step(planner *w, uint32_t i) {
   }
 }
 
-/* Whether the operands of node i of the entry, from the one given on, are all written by steps
- * before `step`. */
-static bool ready(const planner *w, uint32_t i, uint32_t operand, uint32_t step) {
+/* Whether the operands of node i of the entry are all written by steps before `step`; `except` is
+ * not asked for (-1: all are). */
+static bool ready(const planner *w, uint32_t i, int32_t except, uint32_t step) {
   const accel_plugin_node *n = &w->p->node[w->e->node[i]];
-  for (uint32_t k = operand; k < n->n_in; k++) {
+  for (uint32_t k = 0; k < n->n_in; k++) {
+    if ((int32_t)k == except) continue;
     int32_t maker = n->in[k] >= 0 ? w->maker[w->root[n->in[k]]] : -1;
     if (maker < 0) continue;
     if (!w->placed[maker]) return false;
@@ -278,24 +279,35 @@ static void fuse_siblings(planner *w, uint32_t i) {
     if (!w->run[k] || w->placed[k] || n->op != first->op || n->state >= 0 || n->n_in <= common ||
         n->in[common] != first->in[common])
       continue;
-    if (!ready(w, k, 0, step) || !b->fuse_parallel(w->r->self, w->p, first, n)) continue;
+    if (!ready(w, k, -1, step) || !b->fuse_parallel(w->r->self, w->p, first, n)) continue;
     add_step(w, k);
     w->plan->step[step].n_fused++;
   }
 }
 
-/* The node of the entry whose operand 0 is all that ever looks at tensor `id`; -1 when there is no
- * such. */
+/* The operand that may be made in the same launch (kit_backend.fuse_chain): b of a product. */
+static uint32_t chained_operand(const accel_plugin_node *n) {
+  return n->op == ACCEL_PLUGIN_OP_MATMUL ? 1 : 0;
+}
+
+/* The node of the entry whose chained operand is all that ever looks at tensor `id`, for b of a
+ * product in another shape, too; -1 when there is no such. */
 static int32_t only_reader(const planner *w, int32_t id) {
-  int32_t found = -1;
+  int32_t found = -1, reshaped = -1;
   if (w->p->tensor[id].kind != ACCEL_PLUGIN_TENSOR_VALUE || is_output(w, id)) return -1;
-  for (uint32_t k = 0; k < w->p->n_tensor; k++)
-    if (w->alias[k] && w->root[k] == id) return -1;
+  for (uint32_t k = 0; k < w->p->n_tensor; k++) {
+    if (!w->alias[k] || w->root[k] != id) continue;
+    if (reshaped >= 0 || is_output(w, (int32_t)k) ||
+        w->plan->tensor[k].elements != w->plan->tensor[id].elements)
+      return -1;
+    reshaped = (int32_t)k;
+  }
   for (uint32_t k = 0; k < w->e->n_node; k++) {
     const accel_plugin_node *n = &w->p->node[w->e->node[k]];
     for (uint32_t j = 0; w->run[k] && j < n->n_in; j++) {
-      if (n->in[j] != id) continue;
-      if (j > 0 || found >= 0) return -1;
+      if (n->in[j] < 0 || (n->in[j] != id && n->in[j] != reshaped)) continue;
+      if (j != chained_operand(n) || found >= 0 || (reshaped >= 0 && (j == 0 || n->in[j] == id)))
+        return -1;
       found = (int32_t)k;
     }
   }
@@ -313,7 +325,7 @@ static void fuse_next(planner *w, uint32_t i) {
   const int32_t k = only_reader(w, first->out[0]);
   if (k < 0 || w->placed[k]) return;
   const accel_plugin_node *next = &w->p->node[w->e->node[k]];
-  if (next->state >= 0 || !ready(w, (uint32_t)k, 1, step) ||
+  if (next->state >= 0 || !ready(w, (uint32_t)k, (int32_t)chained_operand(next), step) ||
       !b->fuse_chain(w->r->self, w->p, first, next))
     return;
   add_step(w, (uint32_t)k);

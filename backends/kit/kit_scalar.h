@@ -70,6 +70,8 @@ kit_plane kit_plane_of(const kit_launch *launch, const kit_tensor *w);
 /* First element of the matrix of `t` that belongs to matrix `index` of the result `out` of a
  * matmul; leading dims broadcast, aligned at the end. */
 const float *kit_matrix_at(const kit_tensor *t, const kit_tensor *out, int64_t index);
+/* How many elements of t lie before it. */
+int64_t kit_matrix_offset(const kit_tensor *t, const kit_tensor *out, int64_t index);
 
 /* Dims of a gated_delta_rule: heads of q and k, of v, and the columns of each. */
 typedef struct kit_delta {

@@ -68,7 +68,7 @@ int32_t kit_scalar_LINEAR(const kit_launch *l, accel_plugin_error *error) {
   return ACCEL_PLUGIN_OK;
 }
 
-const float *kit_matrix_at(const kit_tensor *t, const kit_tensor *out, int64_t index) {
+int64_t kit_matrix_offset(const kit_tensor *t, const kit_tensor *out, int64_t index) {
   int64_t offset = 0, step = t->dim[t->rank - 2] * t->dim[t->rank - 1];
   for (int i = 3; i <= out->rank; i++) {
     int64_t at = index % out->dim[out->rank - i];
@@ -77,7 +77,11 @@ const float *kit_matrix_at(const kit_tensor *t, const kit_tensor *out, int64_t i
     if (t->dim[t->rank - i] > 1) offset += at * step;
     step *= t->dim[t->rank - i];
   }
-  return kit_f32(t) + offset;
+  return offset;
+}
+
+const float *kit_matrix_at(const kit_tensor *t, const kit_tensor *out, int64_t index) {
+  return kit_f32(t) + kit_matrix_offset(t, out, index);
 }
 
 int32_t kit_scalar_MATMUL(const kit_launch *l, accel_plugin_error *error) {

@@ -12,11 +12,8 @@ static accel__tensor binary(accel__build *b, accel_plugin_binary kind, accel__te
 }
 
 /* Sizes of the maps as tensors [1,1,maps,1], and where each begins among the rows of an item. */
-typedef struct sizes {
-  accel__tensor h, w, start;
-} sizes;
-
-static sizes sizes_of(accel__build *b, const accel__map_sizes *m) {
+static void number_sizes(accel__build *b, accel__deformable *c) {
+  const accel__map_sizes *m = c->maps;
   const float zero = 0.0f;
   accel__dim one = accel__const_dim(b->p, 1), n = accel__const_dim(b->p, m->n);
   accel__tensor h[ACCEL__MAX_MAPS], w[ACCEL__MAX_MAPS], start[ACCEL__MAX_MAPS];
@@ -34,7 +31,7 @@ static sizes sizes_of(accel__build *b, const accel__map_sizes *m) {
     out[k] = m->n > 1 ? accel__concat(b, 0, (uint32_t)m->n, list[k]) : list[k][0];
     out[k] = accel__reshape(b->p, out[k], 4, (accel__dim[]){one, one, n, one});
   }
-  return (sizes){out[0], out[1], out[2]};
+  c->high = out[0], c->wide = out[1], c->start = out[2];
 }
 
 /* One axis of the points: the pixel in front of each and how far behind it the point is. */
@@ -131,6 +128,37 @@ static accel__tensor first_rows(accel__build *b, const accel__deformable *c, acc
   return binary(b, ACCEL_PLUGIN_BINARY_ADD, item, head);
 }
 
+void accel__deformable_begin(accel__build *b, accel__deformable *c) {
+  number_sizes(b, c);
+  c->first = first_rows(b, c, accel__times(b, b->B, c->queries));
+}
+
+/* The four pixels around each point: numbers of their rows of values, in fp32, and their weights
+ * times `share`; each [B*queries, heads, 1, maps*points]. */
+static void corners(accel__build *b, const accel__deformable *c, const axis *across,
+                    const axis *down, accel__tensor share, const accel__dim dims[4],
+                    accel__tensor row[4], accel__tensor weight[4]) {
+  accel__tensor x[2], y[2], wx[2], wy[2];
+  const accel__dim around[4] = {dims[0], dims[1], accel__const_dim(b->p, c->maps->n),
+                                accel__const_dim(b->p, c->points)};
+  share = accel__reshape(b->p, share, 4, around);
+  for (int i = 0; i < 2; i++) {
+    tap(b, across, i, &x[i], &wx[i]);
+    tap(b, down, i, &y[i], &wy[i]);
+    wx[i] = binary(b, ACCEL_PLUGIN_BINARY_MUL, wx[i], share);
+    x[i] = accel__affine(b, x[i], (double)c->heads, 0.0);
+    y[i] = binary(b, ACCEL_PLUGIN_BINARY_ADD, binary(b, ACCEL_PLUGIN_BINARY_MUL, y[i], c->wide),
+                  c->start);
+    y[i] =
+        binary(b, ACCEL_PLUGIN_BINARY_ADD, accel__affine(b, y[i], (double)c->heads, 0.0), c->first);
+  }
+  for (int k = 0; k < 4; k++) {
+    row[k] = accel__reshape(b->p, binary(b, ACCEL_PLUGIN_BINARY_ADD, y[k >> 1], x[k & 1]), 4, dims);
+    weight[k] =
+        accel__reshape(b->p, binary(b, ACCEL_PLUGIN_BINARY_MUL, wx[k & 1], wy[k >> 1]), 4, dims);
+  }
+}
+
 accel__tensor accel__deformable_attend(accel__build *b, const accel__deformable *c, accel__tensor x,
                                        accel__tensor memory, accel__tensor boxes,
                                        const char *path) {
@@ -144,37 +172,24 @@ accel__tensor accel__deformable_attend(accel__build *b, const accel__deformable 
   offsets = accel__reshape(p, offsets, 5,
                            (accel__dim[]){all, heads, accel__const_dim(p, n),
                                           accel__const_dim(p, c->points), accel__const_dim(p, 2)});
-  const sizes size = sizes_of(b, c->maps);
-  const axis across = axis_of(b, places(b, c, offsets, boxes, all, 0, path), size.w),
-             down = axis_of(b, places(b, c, offsets, boxes, all, 1, path), size.h);
-  accel__tensor share = shares(b, c, x, all, path), first = first_rows(b, c, all), row[4],
-                weight[4];
-  for (int k = 0; k < 4; k++) {
-    accel__tensor cx, cy, wx, wy;
-    tap(b, &across, k & 1, &cx, &wx);
-    tap(b, &down, k >> 1, &cy, &wy);
-    accel__tensor at =
-        binary(b, ACCEL_PLUGIN_BINARY_ADD, binary(b, ACCEL_PLUGIN_BINARY_MUL, cy, size.w), cx);
-    at =
-        accel__affine(b, binary(b, ACCEL_PLUGIN_BINARY_ADD, at, size.start), (double)c->heads, 0.0);
-    row[k] = accel__reshape(p, binary(b, ACCEL_PLUGIN_BINARY_ADD, at, first), 4,
-                            (accel__dim[]){all, heads, one, points});
-    wx = accel__reshape(p, binary(b, ACCEL_PLUGIN_BINARY_MUL, wx, wy), 4,
-                        (accel__dim[]){all, heads, one, points});
-    weight[k] = binary(b, ACCEL_PLUGIN_BINARY_MUL, wx, share);
-  }
+  const axis across = axis_of(b, places(b, c, offsets, boxes, all, 0, path), c->wide),
+             down = axis_of(b, places(b, c, offsets, boxes, all, 1, path), c->high);
+  accel__tensor row[4], weight[4];
+  corners(b, c, &across, &down, shares(b, c, x, all, path), (accel__dim[]){all, heads, one, points},
+          row, weight);
   accel__tensor values =
       accel__dense_layer(b, memory, c->hidden, true, -1, NULL, "%s.value_proj", path);
   values = accel__reshape(
       p, values, 2, (accel__dim[]){accel__times(b, accel__times(b, b->B, c->rows), heads), width});
   accel__dim four = accel__const_dim(p, 4 * each),
              many = accel__times(b, accel__times(b, all, heads), four);
-  accel__tensor idx =
-      accel__affine(b, accel__concat(b, 3, 4, row), 1.0, 0.5); /* cut to the number */
-  idx = accel__reshape(p, accel__cast(b, idx, ACCEL_PLUGIN_I32), 1, &many);
-  values =
+  /* whole numbers, without rounding up to 2^24 */
+  accel__tensor idx = accel__cast(b, accel__concat(b, 3, 4, row), ACCEL_PLUGIN_I32);
+  idx = accel__reshape(p, idx, 1, &many);
+  /* weights before the rows that they are for: a backend may sum rows up as it reads them */
+  accel__tensor in[2] = {accel__concat(b, 3, 4, weight)};
+  in[1] =
       accel__reshape(p, accel__gather(p, values, idx), 4, (accel__dim[]){all, heads, four, width});
-  accel__tensor in[2] = {accel__concat(b, 3, 4, weight), values};
   x = accel__node(p, ACCEL_PLUGIN_OP_MATMUL, in, 2, NULL, 0, NULL, 1);
   x = accel__reshape(p, x, 2, (accel__dim[]){all, accel__const_dim(p, c->hidden)});
   return accel__dense_layer(b, x, c->hidden, true, -1, NULL, "%s.output_proj", path);

@@ -16,7 +16,12 @@ typedef struct accel__deformable {
   int32_t map_space;             /* of the pixels' rows */
   double reach;                  /* offsets are in `reach` times the box's sides / points */
   const accel__map_sizes *maps;
+  /* by accel__deformable_begin, for all layers: sizes of the maps and their first rows, and of each
+   * query's item and each head */
+  accel__tensor high, wide, start, first;
 } accel__deformable;
+
+void accel__deformable_begin(accel__build *b, accel__deformable *c);
 
 /* output_proj of what x [B*queries, hidden] reads of `memory` [B*rows, hidden], maps one after the
  * other, around its boxes [B*queries, 4] (centre and sides, 0 to 1); outside the maps there are

@@ -500,14 +500,15 @@ static accel__tensor decoder(accel__build *b, const rt_detr *m, const chosen *be
                              accel__tensor memory) {
   accel__tensor rows[ACCEL__MAX_LAYERS], at[ACCEL__MAX_LAYERS], classes[ACCEL__MAX_LAYERS];
   accel__tensor x = begin->rows, boxes = accel__unary(b->p, ACCEL_PLUGIN_ACT_SIGMOID, begin->boxes);
-  const accel__deformable how = {.hidden = m->hidden,
-                                 .heads = m->dec_heads,
-                                 .points = m->points,
-                                 .queries = accel__const_dim(b->p, m->queries),
-                                 .rows = m->rows,
-                                 .map_space = m->map_space,
-                                 .reach = m->reach,
-                                 .maps = &m->sizes};
+  accel__deformable how = {.hidden = m->hidden,
+                           .heads = m->dec_heads,
+                           .points = m->points,
+                           .queries = accel__const_dim(b->p, m->queries),
+                           .rows = m->rows,
+                           .map_space = m->map_space,
+                           .reach = m->reach,
+                           .maps = &m->sizes};
+  accel__deformable_begin(b, &how);
   for (int64_t i = 0; i < m->dec_layers; i++) {
     const char *path = accel__arena_printf(b->arena, "decoder.layers.%lld", (long long)i);
     accel__at(b->p, (uint32_t)(m->backbone.last + 1 + i), "%s", path);

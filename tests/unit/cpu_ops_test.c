@@ -55,6 +55,24 @@ static void test_folds(void) {
   }
 }
 
+/* The bits of the same rows one behind the other. */
+static void test_gathered(void) {
+  for (int round = 0; round < 40; round++) {
+    const int64_t n = round % 5 ? pick(1, 60) : pick(100, 200), cols = pick(1, 140),
+                  stride = cols + pick(0, 3), rows = pick(1, 30), known = n + pick(0, n + 3);
+    float *x = filled((rows - 1) * stride + cols), *weight = filled(n), *y = guard(cols),
+          *taken = guard(n * cols), *want = guard(cols);
+    int32_t *index = (int32_t *)(void *)guard(known);
+    for (int64_t k = 0; k < known; k++) index[k] = (int32_t)pick(0, rows - 1);
+    for (int64_t k = 0; k < n; k++)
+      memcpy(taken + k * cols, x + index[k] * stride, (size_t)cols * sizeof *x);
+    kernels.fold(ACCEL_PLUGIN_REDUCE_SUM, taken, n, cols, weight, want, cols);
+    kernels.fold_gathered(x, stride, index, n, known, weight, y, cols);
+    assert_memory_equal(y, want, (size_t)cols * sizeof *y);
+    release();
+  }
+}
+
 static void test_softmax(void) {
   for (int round = 0; round < 20; round++) {
     int64_t n = pick(1, 30), cols = pick(1, 40), stride = cols + pick(0, 2);
@@ -303,6 +321,7 @@ static void test_delta(void) {
 /* ---- every instruction set ---- */
 
 TEST(folds)
+TEST(gathered)
 TEST(softmax)
 TEST(elementwise)
 TEST(resize)
@@ -312,10 +331,10 @@ TEST(delta)
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(all_folds),       cmocka_unit_test(all_softmax),
-      cmocka_unit_test(all_elementwise), cmocka_unit_test(all_resize),
-      cmocka_unit_test(all_group_norm),  cmocka_unit_test(all_scan),
-      cmocka_unit_test(all_delta),
+      cmocka_unit_test(all_folds),   cmocka_unit_test(all_gathered),
+      cmocka_unit_test(all_softmax), cmocka_unit_test(all_elementwise),
+      cmocka_unit_test(all_resize),  cmocka_unit_test(all_group_norm),
+      cmocka_unit_test(all_scan),    cmocka_unit_test(all_delta),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

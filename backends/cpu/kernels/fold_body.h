@@ -10,16 +10,16 @@ V_INLINE vf nan_only(vf x) {
   return v_mul(v_zero(), v_max(v_set(-3.0e38f), v_min(v_set(3.0e38f), x)));
 }
 
-/* vecs vectors of columns, `left` of which are there. */
-V_INLINE void sum_block(const int vecs, const float *x, int64_t n, int64_t stride,
-                        const float *weight, vf scale, float *y, int64_t left) {
+/* vecs vectors of columns, `left` of which are there, of rows k or, where there is one, index[k]. */
+V_INLINE void sum_block(const int vecs, const float *x, const int32_t *index, int64_t n,
+                        int64_t stride, const float *weight, vf scale, float *y, int64_t left) {
   vf total[4], part[4];
   for (int j = 0; j < vecs; j++) total[j] = v_zero();
   for (int64_t k = 0; k < n;) {
     const int64_t stop = k + FOLD_ROWS < n ? k + FOLD_ROWS : n;
     for (int j = 0; j < vecs; j++) part[j] = v_zero();
     for (; k < stop; k++) {
-      const float *row = x + k * stride;
+      const float *row = x + (index ? index[k] : k) * stride;
       vf w = v_set(weight ? weight[k] : 1.0f);
       for (int j = 0; j < vecs; j++)
         part[j] = v_fma(w, vecs > 1 ? v_load(row + j * V) : v_loadn(row, left), part[j]);
@@ -34,8 +34,22 @@ static void sum_columns(const float *x, int64_t n, int64_t stride, const float *
                         float *y, int64_t cols) {
   int64_t c = 0;
   for (; c + 4 * V <= cols; c += 4 * V)
-    sum_block(4, x + c, n, stride, weight, scale, y + c, cols - c);
-  for (; c < cols; c += V) sum_block(1, x + c, n, stride, weight, scale, y + c, cols - c);
+    sum_block(4, x + c, NULL, n, stride, weight, scale, y + c, cols - c);
+  for (; c < cols; c += V) sum_block(1, x + c, NULL, n, stride, weight, scale, y + c, cols - c);
+}
+
+void CPU_NAME(fold, gathered)(const float *x, int64_t stride, const int32_t *index, int64_t n,
+                              int64_t known, const float *weight, float *y, int64_t cols) {
+  const int64_t line = 64 / (int64_t)sizeof *x;
+  for (int64_t k = n; k < 2 * n && k < known; k++)
+    for (int64_t c = 0; c < cols; c += line) v_prefetch(x + index[k] * stride + c);
+  int64_t c = 0;
+  for (; c + 4 * V <= cols; c += 4 * V)
+    sum_block(4, x + c, index, n, stride, weight, v_set(1.0f), y + c, cols - c);
+  for (; c + 2 * V <= cols; c += 2 * V)
+    sum_block(2, x + c, index, n, stride, weight, v_set(1.0f), y + c, cols - c);
+  for (; c < cols; c += V)
+    sum_block(1, x + c, index, n, stride, weight, v_set(1.0f), y + c, cols - c);
 }
 
 static void most_columns(const float *x, int64_t n, int64_t stride, int smallest, float *y,

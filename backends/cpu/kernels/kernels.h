@@ -318,6 +318,7 @@ typedef struct cpu_kernels {
   cpu_lora_shrink_f16_fn *lora_shrink_f16;
   cpu_lora_expand_f16_fn *lora_expand_f16;
   cpu_fold_fn *fold;
+  cpu_fold_gathered_fn *fold_gathered;
   cpu_fold_row_fn *fold_row;
   cpu_softmax_columns_fn *softmax_columns;
   cpu_power_fn *power;

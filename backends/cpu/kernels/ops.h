@@ -301,7 +301,12 @@ typedef void cpu_lora_expand_f16_fn(const float *t, int64_t rows, int64_t rank, 
  * not on cols. */
 typedef void cpu_fold_fn(int32_t kind, const float *x, int64_t n, int64_t stride,
                          const float *weight, float *y, int64_t cols);
-/* The same over n neighbours: one result. */
+/* y[c] = sum of weight[k] * x[index[k] * stride + c] over k < n, n > 0, c < cols, to the bit what
+ * fold gives of these rows one behind the other.  `known` elements of index may be read: the rows
+ * behind the n are asked for early. */
+typedef void cpu_fold_gathered_fn(const float *x, int64_t stride, const int32_t *index, int64_t n,
+                                  int64_t known, const float *weight, float *y, int64_t cols);
+/* fold over n neighbours: one result. */
 typedef void cpu_fold_row_fn(int32_t kind, const float *x, int64_t n, const float *weight,
                              float *y);
 /* Softmax over k < n of x[k * stride + c] for each c < cols; y is laid out like x and may be x. */
