@@ -246,11 +246,11 @@ typedef struct kit_backend {
   bool (*fuse_parallel)(void *self, const accel_plugin_program *program,
                         const accel_plugin_node *first, const accel_plugin_node *other);
   /* May `next` run in the launch of `first`, when the only result of `first` is operand 0 of `next`
-   * (of MATMUL operand 1, maybe through a reshape) and nothing else reads it?  If so, launch.joined[0] is `next`, alone.  The tensor between them
-   * has a shape but no memory (kit_tensor.data is NULL): what the launch keeps of it is in its
-   * workspace, which is asked for once, with launch.joined set.  All other operands are ready
-   * before the launch, and the result of `next` has memory apart from all of them but for what
-   * `inplace` allows.  Nodes with a state are never fused.  NULL: never.  self is
+   * (operand 1 of a MATMUL, perhaps reshaped) and nothing else reads it?  If so, launch.joined[0] is
+   * `next`, alone.  The tensor between them has a shape but no memory (kit_tensor.data is NULL):
+   * what the launch keeps of it is in its workspace, which is asked for once, with launch.joined
+   * set.  All other operands are ready before the launch, and the result of `next` has memory apart
+   * from all of them but for what `inplace` allows.  Nodes with a state are never fused.  NULL: never.  self is
    * plan_open's in estimates. */
   bool (*fuse_chain)(void *self, const accel_plugin_program *program,
                      const accel_plugin_node *first, const accel_plugin_node *next);
