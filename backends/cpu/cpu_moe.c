@@ -10,9 +10,10 @@
 
 enum {
   FEW_ROWS = 4, /* of an expert: those that are not worth tasks of their own */
-  /* results of the second product that stay in a cache until they are added to their tokens' */
+  /* results of the second product that stay in a cache until they are added to their tokens': so
+   * many rows, and the fewer rows an expert has, the more columns */
   STRIP_ROWS = 256,
-  STRIP_COLS = 128
+  STRIP_FLOATS = STRIP_ROWS * 128
 };
 enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };
 
@@ -33,7 +34,7 @@ typedef struct job {
   int32_t *group, n_group; /* of these that are used now */
   int64_t first, n, room;  /* their places, as many as the workspace has rows for at a time */
   float *middle, *down;    /* [pairs][I], [pairs][H] */
-  float *strip;            /* [workers][STRIP_ROWS][STRIP_COLS] */
+  float *strip;            /* [workers][STRIP_FLOATS] */
   float *bias;             /* [workers][2][I]: of up and of gate where they are stored in turn */
   float *scale, *zero;     /* [pairs], of rows as kernels read them */
   char *rows;              /* such rows */
@@ -45,7 +46,7 @@ typedef struct job {
   cpu_act_format x; /* what it reads */
   const float *from;
   bool by_token; /* from: rows of tokens, else of places */
-  int64_t from_ld, row_bytes, parts;
+  int64_t from_ld, row_bytes, parts, strip_cols;
   float *to;
   uint32_t tasks;
 } job;
@@ -151,7 +152,7 @@ static cpu_gemm gemm_of(const job *j, int32_t expert, const place_range *r) {
                 .group = e->format.group_k,
                 .store = e->format.store,
                 .scale = e->format.scale,
-                .y = j->to + r->first * e->n,
+                .y = j->to ? j->to + r->first * e->n : NULL,
                 .ldy = e->n};
   if (lies_ready(j, expert)) {
     const int64_t t = j->token_of[expert] + j->first + r->first - j->start[expert];
@@ -194,13 +195,13 @@ static void add_results(const job *j, int32_t expert, int64_t panel, int64_t pan
   g.w = (const char *)g.w + panel * g.panel_bytes;
   if (g.bias) g.bias += col;
   g.y = strip;
-  g.ldy = STRIP_COLS;
+  g.ldy = j->strip_cols;
   for (int64_t row = 0; row < r.rows; row += STRIP_ROWS) {
     const int64_t rows = row + STRIP_ROWS < r.rows ? STRIP_ROWS : r.rows - row;
     j->kernel->run(&g, 0, rows, 0, panel_end - panel);
     for (int64_t i = 0; i < rows; i++) {
       const int64_t pair = j->token * j->k + j->order[j->first + r.first + row + i];
-      j->kernels->accumulate(kit_f32(&j->l->in[WT])[pair], strip + i * STRIP_COLS,
+      j->kernels->accumulate(kit_f32(&j->l->in[WT])[pair], strip + i * j->strip_cols,
                              kit_f32(&j->l->out[0]) + pair / j->k * j->hidden + col, cols);
     }
     g.x = (const char *)g.x + rows * j->row_bytes;
@@ -211,7 +212,7 @@ static void add_results(const job *j, int32_t expert, int64_t panel, int64_t pan
 /* The second product of all experts, in some columns. */
 static void add_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
-  const int64_t step = STRIP_COLS / j->kernel->cols,
+  const int64_t step = j->strip_cols / j->kernel->cols,
                 end = cpu_share(j->e->panels, index + 1, j->tasks);
   for (int64_t at = cpu_share(j->e->panels, index, j->tasks); at < end; at += step) {
     const int64_t stop = at + step < end ? at + step : end, col = at * j->kernel->cols,
@@ -220,17 +221,27 @@ static void add_task(void *arg, uint32_t index, uint32_t worker) {
       memset(kit_f32(&j->l->out[0]) + t * j->hidden + col, 0,
              (size_t)((col_end < j->hidden ? col_end : j->hidden) - col) * sizeof(float));
     for (int32_t i = 0; i < j->n_group; i++)
-      add_results(j, j->group[i], at, stop, j->strip + (int64_t)worker * STRIP_ROWS * STRIP_COLS);
+      add_results(j, j->group[i], at, stop, j->strip + (int64_t)worker * STRIP_FLOATS);
   }
+}
+
+/* All experts' products in a task, whose columns are its own. */
+static void run_additions(job *j) {
+  const int64_t tasks = 4 * (int64_t)cpu_workers(j->l);
+  int64_t rows = 1;
+  for (int32_t i = 0; i < j->n_group; i++)
+    if (j->count[j->group[i]] > rows) rows = j->count[j->group[i]];
+  if (rows > STRIP_ROWS) rows = STRIP_ROWS;
+  j->strip_cols = STRIP_FLOATS / rows / j->kernel->cols * j->kernel->cols;
+  j->tasks = (uint32_t)(j->e->panels < tasks ? j->e->panels : tasks);
+  cpu_parallel(j->l, j->tasks, add_task, j);
 }
 
 /* Experts with many rows take unequally long, and each is cut for all threads; those with few are
  * cut as one. */
 static void run_products(job *j) {
   if (j->to == NULL) {
-    j->tasks = (uint32_t)(4 * (int64_t)cpu_workers(j->l));
-    if (j->tasks > j->e->panels) j->tasks = (uint32_t)j->e->panels;
-    cpu_parallel(j->l, j->tasks, add_task, j);
+    run_additions(j);
     return;
   }
   const bool few = j->n < FEW_ROWS * j->n_group;
@@ -396,7 +407,7 @@ static uint64_t lay_out(const kit_launch *l, uint32_t workers, char *base, job *
   PART(token_rows, char, tokens_of(l) * cpu_act_row(CPU_ACT_F32, hidden) * 4);
   PART(middle, float, pairs *inner);
   PART(down, float, pairs *hidden);
-  PART(strip, float, workers *STRIP_ROWS *STRIP_COLS);
+  PART(strip, float, workers *STRIP_FLOATS);
   PART(bias, float, kit_has(&l->in[BIAS_UP]) ? workers * 2 * inner : 0);
 #undef PART
   return (uint64_t)at;
