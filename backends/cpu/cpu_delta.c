@@ -17,7 +17,11 @@ typedef struct job {
   int64_t parts;         /* of the columns of a head, each `wide` but the last */
   int64_t wide, scratch_floats;
   uint32_t tasks;
+  bool bf16; /* factors of sequences that are long enough are rounded */
 } job;
+
+/* Rows of a sequence and columns of a key below which products of tiles do not pay. */
+enum { LEAST_ROWS = 24, LEAST_DEPTH = 32 };
 
 static const float *row_of(const job *j, int operand, int64_t row, int64_t col) {
   const kit_tensor *t = &j->l->in[operand];
@@ -50,7 +54,10 @@ static void run_part(const job *j, int32_t item, int64_t head, int64_t at, float
                  .scale = (float)d->scale};
   if (j->state && j->state[item].current) g.current = (const float *)j->state[item].current + cell;
   if (j->state && j->state[item].next) g.next = (float *)j->state[item].next + cell;
-  j->kernels->delta(&g, cols, workspace);
+  if (j->bf16 && g.rows >= LEAST_ROWS)
+    j->kernels->delta_bf16(&g, cols, workspace);
+  else
+    j->kernels->delta(&g, cols, workspace);
 }
 
 static void delta_task(void *arg, uint32_t index, uint32_t worker) {
@@ -61,16 +68,23 @@ static void delta_task(void *arg, uint32_t index, uint32_t worker) {
              j->workspace + worker * j->scratch_floats);
 }
 
-static int64_t scratch_floats(const cpu_kernels *k, const kit_delta *d) {
-  return (cpu_delta_floats(d->k_dim, d->v_dim, k->vector) + 15) / 16 * 16;
+/* s NULL: there is no model yet, and this is what may be. */
+static bool takes_bf16(const cpu_self *s, const cpu_kernels *k, const kit_delta *d) {
+  return (!s || s->bf16 || s->codes) && k->delta_bf16 && d->k_dim >= LEAST_DEPTH;
+}
+
+static int64_t scratch_floats(const cpu_self *s, const cpu_kernels *k, const kit_delta *d) {
+  const int64_t exact = cpu_delta_floats(d->k_dim, d->v_dim, k->vector),
+                bf16 =
+                    takes_bf16(s, k, d) ? cpu_delta_bf16_floats(d->k_dim, d->v_dim, k->vector) : 0;
+  return cpu_delta_rounded(exact > bf16 ? exact : bf16, 16);
 }
 
 uint64_t cpu_delta_workspace(const cpu_self *self, const cpu_kernels *k, const kit_launch *l,
                              uint32_t workers) {
   kit_delta d;
-  (void)self;
   if (kit_delta_of(l, &d, NULL)) return 0;
-  return (uint64_t)(cpu_states_floats(l) + (workers ? workers : 1) * scratch_floats(k, &d)) *
+  return (uint64_t)(cpu_states_floats(l) + (workers ? workers : 1) * scratch_floats(self, k, &d)) *
          sizeof(float);
 }
 
@@ -92,7 +106,8 @@ int32_t cpu_launch_delta(const cpu_self *s, const kit_launch *l, accel_plugin_er
   if (!rc) rc = cpu_states_take(l, &rows, kit_delta_cells(&j.of), &j.state, error);
   if (rc || rows.items < 1) return rc;
   cut(&j);
-  j.scratch_floats = scratch_floats(&s->kernels, &j.of);
+  j.bf16 = takes_bf16(s, &s->kernels, &j.of);
+  j.scratch_floats = scratch_floats(s, &s->kernels, &j.of);
   j.workspace = (float *)l->workspace + cpu_states_floats(l);
   const int64_t all = rows.items * j.of.v_heads * j.parts;
   const double cells = (double)j.of.k_dim * (double)j.wide,

@@ -1,13 +1,20 @@
 /* cpu_moe.c - mixture of experts.  The (token, choice) pairs are sorted by expert, each expert
- * multiplies its rows at once, and every token adds up its choices in their order: a token's result
- * depends neither on which others there are nor on the order in which experts are used. */
+ * multiplies its rows at once, and every token adds up its choices in the order of the experts'
+ * numbers: a token's result depends neither on which others there are nor on the order in which
+ * experts are used. */
 #include "cpu_moe.h"
 
 #include <string.h>
 
 #include "cpu_moe_stream.h"
 
-enum { FEW_ROWS = 4 }; /* of an expert: those that are not worth tasks of their own */
+enum {
+  FEW_ROWS = 4, /* of an expert: those that are not worth tasks of their own */
+  /* results of the second product that stay in a cache until they are added to their tokens': so
+   * many rows, and the fewer rows an expert has, the more columns */
+  STRIP_ROWS = 256,
+  STRIP_FLOATS = STRIP_ROWS * 128
+};
 enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };
 
 typedef struct job {
@@ -20,11 +27,14 @@ typedef struct job {
   float alpha, limit;
   /* [experts]: first place and number of the pairs of each; pair at each place; place of each pair */
   int32_t *start, *count, *order, *place;
+  int32_t
+      *token_of; /* [experts]: first token where those of the pairs follow each other, else -1 */
   /* [experts]: those that have pairs, which are all that is read, in the order of use */
   int32_t *chosen, n_chosen;
   int32_t *group, n_group; /* of these that are used now */
   int64_t first, n, room;  /* their places, as many as the workspace has rows for at a time */
   float *middle, *down;    /* [pairs][I], [pairs][H] */
+  float *strip;            /* [workers][STRIP_FLOATS] */
   float *bias;             /* [workers][2][I]: of up and of gate where they are stored in turn */
   float *scale, *zero;     /* [pairs], of rows as kernels read them */
   char *rows;              /* such rows */
@@ -36,7 +46,7 @@ typedef struct job {
   cpu_act_format x; /* what it reads */
   const float *from;
   bool by_token; /* from: rows of tokens, else of places */
-  int64_t from_ld, row_bytes, parts;
+  int64_t from_ld, row_bytes, parts, strip_cols;
   float *to;
   uint32_t tasks;
 } job;
@@ -60,12 +70,18 @@ static void convert_tokens_task(void *arg, uint32_t index, uint32_t worker) {
                    j->token_zero + t);
 }
 
+/* Are the rows of an expert read where they lie? */
+static bool lies_ready(const job *j, int32_t expert) {
+  return j->by_token && j->token_of[expert] >= 0 && (j->converted || j->x == CPU_ACT_F32);
+}
+
 /* Rows in the order of places, as the kernel reads them. */
 static void rows_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   (void)worker;
   for (int64_t i = j->first + cpu_share(j->n, index, j->tasks);
        i < j->first + cpu_share(j->n, index + 1, j->tasks); i++) {
+    if (lies_ready(j, kit_i32(&j->l->in[IDX])[j->token * j->k + j->order[i]])) continue;
     const int64_t at = i - j->first, t = j->by_token ? j->order[i] / j->k : 0;
     const float *x = j->from + (j->by_token ? j->token + t : at) * j->from_ld;
     char *to = j->rows + at * j->row_bytes;
@@ -111,39 +127,123 @@ static void set_epilogue(const job *j, int32_t expert, int64_t panel, int64_t pa
   }
 }
 
-static void product_task(void *arg, uint32_t index, uint32_t worker) {
-  const job *j = arg;
+/* Places of the pairs of an expert that are worked on now, from j->first on. */
+typedef struct place_range {
+  int64_t first, rows;
+} place_range;
+
+static place_range places_of(const job *j, int32_t expert) {
+  const int64_t begin = j->start[expert] - j->first, end = begin + j->count[expert],
+                first = begin > 0 ? begin : 0;
+  return (place_range){first, (end < j->n ? end : j->n) - first};
+}
+
+/* The product of all these rows. */
+static cpu_gemm gemm_of(const job *j, int32_t expert, const place_range *r) {
   const cpu_experts *e = j->e;
-  const int32_t expert = j->group[index / j->parts];
-  const int64_t part = index % j->parts, begin = j->start[expert] - j->first,
-                end = begin + j->count[expert], first = begin > 0 ? begin : 0,
-                rows = (end < j->n ? end : j->n) - first;
   cpu_gemm g = {.n = e->n,
                 .k = e->k,
-                .x = j->rows + first * j->row_bytes,
+                .x = j->rows + r->first * j->row_bytes,
                 .ldx = j->row_bytes / cpu_act_bytes(j->x),
-                .x_scale = cpu_act_blocked(j->x) ? NULL : j->scale + first,
-                .x_zero = cpu_act_blocked(j->x) ? NULL : j->zero + first,
+                .x_scale = j->scale + r->first,
+                .x_zero = j->zero + r->first,
                 .w = cpu_experts_panels(j->self, e, expert),
                 .panel_bytes = (int64_t)e->panel_bytes,
                 .group = e->format.group_k,
                 .store = e->format.store,
                 .scale = e->format.scale,
-                .y = j->to + first * e->n,
+                .y = j->to ? j->to + r->first * e->n : NULL,
                 .ldy = e->n};
-  const int64_t panel = cpu_share(e->panels, (uint32_t)part, (uint32_t)j->parts),
-                panel_end = cpu_share(e->panels, (uint32_t)part + 1, (uint32_t)j->parts);
-  if (rows < 1) return;
-  if (e == &j->moe->up)
-    set_epilogue(j, expert, panel, panel_end, j->bias + worker * 2 * j->inner, &g);
-  else if (kit_has(&j->l->in[BIAS_DOWN]))
+  if (lies_ready(j, expert)) {
+    const int64_t t = j->token_of[expert] + j->first + r->first - j->start[expert];
+    g.x = j->token_rows + t * j->row_bytes;
+    g.x_scale = j->token_scale + t;
+    g.x_zero = j->token_zero + t;
+    if (j->x == CPU_ACT_F32) {
+      g.x = j->from + (j->token + t) * j->from_ld;
+      g.ldx = j->from_ld;
+    }
+  }
+  if (cpu_act_blocked(j->x)) g.x_scale = g.x_zero = NULL;
+  if (e == &j->moe->down && kit_has(&j->l->in[BIAS_DOWN]))
     g.bias = kit_f32(&j->l->in[BIAS_DOWN]) + expert * e->n;
-  j->kernel->run(&g, 0, rows, panel, panel_end);
+  return g;
+}
+
+static void product_task(void *arg, uint32_t index, uint32_t worker) {
+  const job *j = arg;
+  const int32_t expert = j->group[index / j->parts];
+  const uint32_t part = index % (uint32_t)j->parts;
+  const place_range r = places_of(j, expert);
+  const int64_t panel = cpu_share(j->e->panels, part, (uint32_t)j->parts),
+                panel_end = cpu_share(j->e->panels, part + 1, (uint32_t)j->parts);
+  if (r.rows < 1) return;
+  cpu_gemm g = gemm_of(j, expert, &r);
+  if (j->e == &j->moe->up)
+    set_epilogue(j, expert, panel, panel_end, j->bias + worker * 2 * j->inner, &g);
+  j->kernel->run(&g, 0, r.rows, panel, panel_end);
+}
+
+/* An expert's results in the columns of some panels, times their weights, to the tokens' sums. */
+static void add_results(const job *j, int32_t expert, int64_t panel, int64_t panel_end,
+                        float *strip) {
+  const place_range r = places_of(j, expert);
+  const int64_t col = panel * j->kernel->cols, end = panel_end * j->kernel->cols,
+                cols = (end < j->hidden ? end : j->hidden) - col;
+  cpu_gemm g = gemm_of(j, expert, &r);
+  g.n = cols;
+  g.w = (const char *)g.w + panel * g.panel_bytes;
+  if (g.bias) g.bias += col;
+  g.y = strip;
+  g.ldy = j->strip_cols;
+  for (int64_t row = 0; row < r.rows; row += STRIP_ROWS) {
+    const int64_t rows = row + STRIP_ROWS < r.rows ? STRIP_ROWS : r.rows - row;
+    j->kernel->run(&g, 0, rows, 0, panel_end - panel);
+    for (int64_t i = 0; i < rows; i++) {
+      const int64_t pair = j->token * j->k + j->order[j->first + r.first + row + i];
+      j->kernels->accumulate(kit_f32(&j->l->in[WT])[pair], strip + i * j->strip_cols,
+                             kit_f32(&j->l->out[0]) + pair / j->k * j->hidden + col, cols);
+    }
+    g.x = (const char *)g.x + rows * j->row_bytes;
+    if (g.x_scale) g.x_scale += rows, g.x_zero += rows;
+  }
+}
+
+/* The second product of all experts, in some columns. */
+static void add_task(void *arg, uint32_t index, uint32_t worker) {
+  const job *j = arg;
+  const int64_t step = j->strip_cols / j->kernel->cols,
+                end = cpu_share(j->e->panels, index + 1, j->tasks);
+  for (int64_t at = cpu_share(j->e->panels, index, j->tasks); at < end; at += step) {
+    const int64_t stop = at + step < end ? at + step : end, col = at * j->kernel->cols,
+                  col_end = stop * j->kernel->cols;
+    for (int64_t t = j->token; t < j->token + j->tokens; t++)
+      memset(kit_f32(&j->l->out[0]) + t * j->hidden + col, 0,
+             (size_t)((col_end < j->hidden ? col_end : j->hidden) - col) * sizeof(float));
+    for (int32_t i = 0; i < j->n_group; i++)
+      add_results(j, j->group[i], at, stop, j->strip + (int64_t)worker * STRIP_FLOATS);
+  }
+}
+
+/* All experts' products in a task, whose columns are its own. */
+static void run_additions(job *j) {
+  const int64_t tasks = 4 * (int64_t)cpu_workers(j->l);
+  int64_t rows = 1;
+  for (int32_t i = 0; i < j->n_group; i++)
+    if (j->count[j->group[i]] > rows) rows = j->count[j->group[i]];
+  if (rows > STRIP_ROWS) rows = STRIP_ROWS;
+  j->strip_cols = STRIP_FLOATS / rows / j->kernel->cols * j->kernel->cols;
+  j->tasks = (uint32_t)(j->e->panels < tasks ? j->e->panels : tasks);
+  cpu_parallel(j->l, j->tasks, add_task, j);
 }
 
 /* Experts with many rows take unequally long, and each is cut for all threads; those with few are
  * cut as one. */
 static void run_products(job *j) {
+  if (j->to == NULL) {
+    run_additions(j);
+    return;
+  }
   const bool few = j->n < FEW_ROWS * j->n_group;
   const int64_t tasks = 4 * (int64_t)cpu_workers(j->l),
                 most = few ? (tasks + j->n_group - 1) / j->n_group : tasks;
@@ -151,6 +251,7 @@ static void run_products(job *j) {
   cpu_parallel(j->l, (uint32_t)(j->n_group * j->parts), product_task, j);
 }
 
+/* to NULL: results are added to the tokens' sums. */
 static void multiply(job *j, const cpu_experts *e, const float *from, int64_t from_ld,
                      bool by_token, float *to) {
   j->e = e;
@@ -181,14 +282,25 @@ static void multiply(job *j, const cpu_experts *e, const float *from, int64_t fr
 
 /* ---- tokens ---- */
 
+/* The choice behind `last` (-1: the first) of k by the experts' numbers; k: there is no more. */
+static int64_t next_choice(const int32_t *idx, int64_t k, int64_t last) {
+  int64_t next = k;
+  for (int64_t c = 0; c < k; c++) {
+    const bool behind = last < 0 || idx[c] > idx[last] || (idx[c] == idx[last] && c > last);
+    if (behind && (next == k || idx[c] < idx[next])) next = c;
+  }
+  return next;
+}
+
 static void combine_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
   (void)worker;
   for (int64_t t = cpu_share(j->tokens, index, j->tasks);
        t < cpu_share(j->tokens, index + 1, j->tasks); t++) {
     float *y = kit_f32(&j->l->out[0]) + (j->token + t) * j->hidden;
+    const int32_t *idx = kit_i32(&j->l->in[IDX]) + (j->token + t) * j->k;
     memset(y, 0, (size_t)j->hidden * sizeof *y);
-    for (int64_t c = 0; c < j->k; c++)
+    for (int64_t c = next_choice(idx, j->k, -1); c < j->k; c = next_choice(idx, j->k, c))
       j->kernels->accumulate(kit_f32(&j->l->in[WT])[(j->token + t) * j->k + c],
                              j->down + (int64_t)j->place[t * j->k + c] * j->hidden, y, j->hidden);
   }
@@ -213,7 +325,13 @@ static void place_pairs(job *j) {
     j->place[i] = j->start[idx[i]]++;
     j->order[j->place[i]] = (int32_t)i;
   }
-  for (int32_t i = 0; i < j->n_chosen; i++) j->start[j->chosen[i]] -= j->count[j->chosen[i]];
+  for (int32_t i = 0; i < j->n_chosen; i++) {
+    const int32_t e = j->chosen[i], *order = j->order + (j->start[e] -= j->count[e]);
+    const int64_t first = order[0] / j->k;
+    bool run = true;
+    for (int32_t n = 1; n < j->count[e] && run; n++) run = order[n] / j->k == first + n;
+    j->token_of[e] = run ? (int32_t)first : -1;
+  }
 }
 
 /* Places [first, first + n), of experts of the group. */
@@ -221,7 +339,8 @@ static void run_places(job *j, int64_t first, int64_t n) {
   j->first = first;
   j->n = n;
   multiply(j, &j->moe->up, kit_f32(&j->l->in[X]), j->l->in[X].row_stride, true, j->middle);
-  multiply(j, &j->moe->down, j->middle, j->inner, false, j->down + first * j->hidden);
+  multiply(j, &j->moe->down, j->middle, j->inner, false,
+           j->moe->streamed ? j->down + first * j->hidden : NULL);
 }
 
 /* Chosen experts [first, first + n). */
@@ -256,7 +375,8 @@ static int32_t run_pass(job *j, accel_plugin_error *error) {
     rc = run_streamed(j, error);
   } else {
     place_pairs(j);
-    run_group(j, 0, j->n_chosen);
+    run_group(j, 0, j->n_chosen); /* at once: the workspace has room for all pairs of a pass */
+    if (j->n_chosen) return rc;
   }
   if (rc) return rc;
   j->tasks = cpu_tasks(j->l, j->tokens, 0.3 * (double)(j->hidden * j->k));
@@ -275,6 +395,7 @@ static uint64_t lay_out(const kit_launch *l, uint32_t workers, char *base, job *
   at += cpu_aligned((count) * (int64_t)sizeof(type))
   PART(start, int32_t, experts);
   PART(count, int32_t, experts);
+  PART(token_of, int32_t, experts);
   PART(chosen, int32_t, experts);
   PART(order, int32_t, pairs);
   PART(place, int32_t, pairs);
@@ -286,6 +407,7 @@ static uint64_t lay_out(const kit_launch *l, uint32_t workers, char *base, job *
   PART(token_rows, char, tokens_of(l) * cpu_act_row(CPU_ACT_F32, hidden) * 4);
   PART(middle, float, pairs *inner);
   PART(down, float, pairs *hidden);
+  PART(strip, float, workers *STRIP_FLOATS);
   PART(bias, float, kit_has(&l->in[BIAS_UP]) ? workers * 2 * inner : 0);
 #undef PART
   return (uint64_t)at;

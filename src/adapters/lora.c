@@ -67,9 +67,13 @@ static accel_status find_steps(loading *l) {
 /* The row of B that belongs to row `row` of a weight, which may be some of the rows that the module
  * has in the checkpoint. */
 static int64_t row_in_b(const accel__source_weight *w, int64_t row) {
-  if (w->block_rows > 0)
-    return w->first_row + row / w->block_rows * w->block_step + row % w->block_rows;
-  return w->first_row + row;
+  if (w->block_rows <= 0) return w->first_row + row;
+  const int64_t blocks = accel__row_series_blocks(w);
+  uint32_t i = 0;
+  while (row >= blocks * accel__row_series_of(w, i).rows)
+    row -= blocks * accel__row_series_of(w, i++).rows;
+  const accel__row_series s = accel__row_series_of(w, i);
+  return s.first + row / s.rows * w->block_step + row % s.rows;
 }
 
 /* Shapes of a module's matrices in its file, which may belong to several weights (q, k and v in

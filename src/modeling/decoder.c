@@ -64,6 +64,12 @@ accel_status accel__decoder_read(accel__build *b, accel__decoder *c) {
   return accel__read_labels(b);
 }
 
+accel_status accel__decoder_read_attention_bias(accel__build *b, accel__decoder *c) {
+  ACCEL_TRY(accel__json_bool(b->file, b->config, "attention_bias", &c->qkv_bias));
+  c->o_bias = c->qkv_bias;
+  return ACCEL_OK;
+}
+
 accel_status accel__decoder_read_window(accel__build *b, accel__decoder *c) {
   const accel__json *field = cJSON_GetObjectItemCaseSensitive(b->config, "sliding_window");
   if (cJSON_IsNull(field)) c->window = 0;

@@ -112,6 +112,8 @@ accel_status accel__decoder_model(const accel__model_request *request, const cha
 /* The fields all of these classes have; those of the family are read behind it.  Leaves ropes and
  * sliding layers alone. */
 accel_status accel__decoder_read(accel__build *b, accel__decoder *c);
+/* attention_bias: of q, k and v, and of what comes out. */
+accel_status accel__decoder_read_attention_bias(accel__build *b, accel__decoder *c);
 /* sliding_window, null for none: every layer slides. */
 accel_status accel__decoder_read_window(accel__build *b, accel__decoder *c);
 /* use_sliding_window and sliding_window: *slides, and the window where it is used. */

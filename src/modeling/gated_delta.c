@@ -67,19 +67,26 @@ static accel__tensor per_head(accel__build *b, const accel__delta *d, accel__ten
   return accel__linear(b->p, x, w, bias, -1, act);
 }
 
-/* Of in_proj_qkvz, whose rows are q, k, v and z of the first head of q and k, then of the next. */
+/* Of in_proj_qkvz, whose rows are q, k, v and z of the first head of q and k, then of the next: q,
+ * k and v are one weight, in which each of them is in one piece. */
 static void project_together(accel__build *b, const accel__delta *d, accel__tensor x, uint32_t i,
                              parts *p) {
   const int64_t k = d->k_dim, v = d->v_heads / d->heads * d->v_dim, step = 2 * k + 2 * v;
-  const int64_t first[4] = {0, k, 2 * k, 2 * k + v}, each[4] = {k, k, v, v};
-  char name[60];
-  accel__tensor out[4];
-  snprintf(name, sizeof name, "layers.%u.linear_attn.in_proj_qkvz", i);
-  for (int part = 0; part < 4; part++)
-    out[part] = accel__dense_blocks(b, x, d->heads, each[part], first[part], step, false, name);
-  accel__attr axis = ACCEL_I(AXIS, 1);
-  p->qkv = accel__node(b->p, ACCEL_PLUGIN_OP_CONCAT, out, 3, &axis, 1, NULL, 1);
-  p->z = out[3];
+  const char *name = accel__resolve(b, "layers.%u.linear_attn.in_proj_qkvz.weight", i);
+  const accel__weight_spec spec = {.name = accel__arena_printf(b->arena, "%s.qkv", name),
+                                   .use = ACCEL_PLUGIN_USE_LINEAR,
+                                   .rank = 2,
+                                   .dim = {d->heads * (2 * k + v), accel__columns(b, x)},
+                                   .parts = {name},
+                                   .n_parts = 1,
+                                   .stored_rows = d->heads * step,
+                                   .block_rows = k,
+                                   .block_step = step,
+                                   .also = {{k, k}, {2 * k, v}}};
+  char z[60];
+  p->qkv = accel__linear(b->p, x, accel__weight(b->p, &spec), -1, -1, ACCEL_PLUGIN_ACT_NONE);
+  snprintf(z, sizeof z, "layers.%u.linear_attn.in_proj_qkvz", i);
+  p->z = accel__dense_blocks(b, x, d->heads, v, 2 * k + v, step, false, z);
 }
 
 static parts project(accel__build *b, const accel__delta *d, accel__tensor x, uint32_t i) {

@@ -18,6 +18,12 @@ float *accel__alibi_slopes(accel__build *b, int64_t heads) {
   return slope;
 }
 
+accel_status accel__gpt_use_alibi(accel__build *b, accel__gpt *c) {
+  c->kv_heads = c->heads;
+  c->slopes = accel__alibi_slopes(b, c->heads);
+  return c->slopes != NULL ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+}
+
 accel_status accel__gpt_read_rope(accel__build *b, accel__gpt *c, double partial) {
   const accel__json *kv = cJSON_GetObjectItemCaseSensitive(b->config, "num_key_value_heads");
   if (c->kv_heads == 0 || cJSON_IsNull(kv)) c->kv_heads = c->heads;

@@ -101,6 +101,8 @@ typedef struct accel__gpt {
 /* ALiBi's slopes of `heads` heads, powers of two between two neighbours (paper "Train Short, Test
  * Long"); arena memory. */
 float *accel__alibi_slopes(accel__build *b, int64_t heads);
+/* Positions by these alone, keys and values of as many heads as queries. */
+accel_status accel__gpt_use_alibi(accel__build *b, accel__gpt *c);
 /* num_key_value_heads and head_dim where they are null, rope_parameters or rope_scaling, rope_theta,
  * partial_rotary_factor (`partial` when absent; 0: the class reads none). */
 accel_status accel__gpt_read_rope(accel__build *b, accel__gpt *c, double partial);

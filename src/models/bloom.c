@@ -24,10 +24,7 @@ accel_status accel__bloom_read(accel__build *b, accel__gpt *c) {
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 1, /*eos*/ 2, /*pad*/ -1));
   c->inner = 4 * c->hidden;
-  c->kv_heads = c->heads;
-  c->slopes = accel__alibi_slopes(b, c->heads);
-  if (c->slopes == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
-  return ACCEL_OK;
+  return accel__gpt_use_alibi(b, c);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,

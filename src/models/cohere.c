@@ -21,11 +21,9 @@ const accel__decoder accel__cohere_defaults = {.vocab = 256000,
                                                .act = {.act = ACCEL_PLUGIN_ACT_SILU}};
 
 accel_status accel__cohere_read_rest(accel__build *b, accel__decoder *c) {
-  const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-                                 ACCEL_FIELD_NUMBER("logit_scale", &c->logit_scale)};
-  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
+  ACCEL_TRY(accel__json_number(b->file, b->config, "logit_scale", &c->logit_scale));
   if (c->logit_scale == 0) return accel__refuse(b, "field 'logit_scale' is 0");
-  c->o_bias = c->qkv_bias;
   ACCEL_TRY(accel__decoder_read_rope(b, c));
   c->rope[0].style = ACCEL_PLUGIN_ROPE_INTERLEAVED;
   return ACCEL_OK;

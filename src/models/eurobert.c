@@ -34,10 +34,8 @@ static accel_status read_config(accel__build *b, accel__decoder *c, int *pooling
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
   ACCEL_TRY(accel__divides(b, "num_attention_heads", c->heads, "hidden_size", c->hidden));
-  const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-                                 ACCEL_FIELD_BOOL("mlp_bias", &c->mlp_bias)};
-  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  c->o_bias = c->qkv_bias;
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
+  ACCEL_TRY(accel__json_bool(b->file, b->config, "mlp_bias", &c->mlp_bias));
   ACCEL_TRY(read_pooling(b, pooling));
   return accel__decoder_read_rope(b, c);
 }

@@ -24,14 +24,11 @@ static const accel__decoder defaults = {.vocab = 256000,
 accel_status accel__gemma_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
-  const accel__field fields[] = {
-      ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-      ACCEL_FIELD_BOOL("use_bidirectional_attention", &c->bidirectional)};
-  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
+  ACCEL_TRY(accel__json_bool(b->file, b->config, "use_bidirectional_attention", &c->bidirectional));
   if (b->images.blocks) c->bidirectional = false; /* PaliGemma: the prefix alone */
   if (c->bidirectional)
     return accel__refuse(b, "field 'use_bidirectional_attention': true is not supported");
-  c->o_bias = c->qkv_bias;
   c->embed_scale = (double)(float)sqrt((double)c->hidden);
   return accel__decoder_read_rope(b, c);
 }

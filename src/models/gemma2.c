@@ -10,7 +10,6 @@ accel_status accel__gemma_read_rest(accel__build *b, accel__decoder *c) {
       ACCEL_FIELD_NUMBER("query_pre_attn_scalar", &before),
       ACCEL_FIELD_NUMBER("attn_logit_softcapping", &c->softcap),
       ACCEL_FIELD_NUMBER("final_logit_softcapping", &c->logit_softcap),
-      ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
       ACCEL_FIELD_BOOL("use_bidirectional_attention", &c->bidirectional),
   };
   const char *const caps[] = {"attn_logit_softcapping", "final_logit_softcapping"};
@@ -18,9 +17,9 @@ accel_status accel__gemma_read_rest(accel__build *b, accel__decoder *c) {
     if (cJSON_IsNull(cJSON_GetObjectItemCaseSensitive(b->config, caps[i])))
       *(i == 0 ? &c->softcap : &c->logit_softcap) = 0;
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
   if (!(before > 0) || c->softcap < 0 || c->logit_softcap < 0)
     return accel__refuse(b, "field 'query_pre_attn_scalar' or a soft cap is out of range");
-  c->o_bias = c->qkv_bias;
   c->score_scale = 1.0 / sqrt(before);
   c->embed_scale = (double)(float)sqrt((double)c->hidden);
   return ACCEL_OK;

@@ -37,11 +37,10 @@ accel_status accel__gpt_oss_read(accel__build *b, accel__decoder *c) {
   accel__experts *e = &c->experts;
   ACCEL_TRY(accel__decoder_read(b, c));
   c->act = defaults.act; /* the class has it fixed */
-  const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-                                 ACCEL_FIELD_NUMBER("swiglu_alpha", &c->act.alpha),
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
+  const accel__field fields[] = {ACCEL_FIELD_NUMBER("swiglu_alpha", &c->act.alpha),
                                  ACCEL_FIELD_NUMBER("swiglu_limit", &e->limit)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  c->o_bias = c->qkv_bias;
   if (!(c->act.alpha > 0) || !(e->limit > 0))
     return accel__refuse(b, "field 'swiglu_alpha' or 'swiglu_limit' is not positive");
   ACCEL_TRY(accel__decoder_read_window(b, c));

@@ -19,13 +19,13 @@ accel_status accel__granite_read_factors(accel__build *b, accel__decoder *c) {
   double divisor = 1.0;
   c->input_scale = c->score_scale = c->residual_scale = 1.0;
   const accel__field fields[] = {
-      ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
       ACCEL_FIELD_NUMBER("embedding_multiplier", &c->input_scale),
       ACCEL_FIELD_NUMBER("attention_multiplier", &c->score_scale),
       ACCEL_FIELD_NUMBER("residual_multiplier", &c->residual_scale),
       ACCEL_FIELD_NUMBER("logits_scaling", &divisor),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
   if (!(divisor > 0) || c->input_scale == 0 || c->score_scale == 0 || c->residual_scale == 0)
     return accel__refuse(
         b,
@@ -33,7 +33,6 @@ accel_status accel__granite_read_factors(accel__build *b, accel__decoder *c) {
         "'residual_multiplier' is out of range");
   if (c->residual_scale == 1.0) c->residual_scale = 0;
   c->logit_scale = 1.0 / divisor;
-  c->o_bias = c->qkv_bias;
   return ACCEL_OK;
 }
 

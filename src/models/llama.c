@@ -18,10 +18,8 @@ static const accel__decoder defaults = {.vocab = 32000,
 accel_status accel__llama_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
-  const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-                                 ACCEL_FIELD_BOOL("mlp_bias", &c->mlp_bias)};
-  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  c->o_bias = c->qkv_bias;
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
+  ACCEL_TRY(accel__json_bool(b->file, b->config, "mlp_bias", &c->mlp_bias));
   ACCEL_TRY(accel__decoder_read_rope(b, c));
   return ACCEL_OK;
 }

@@ -45,9 +45,7 @@ accel_status accel__mpt_read(accel__build *b, accel__gpt *c) {
   if (c->clip < 0) return accel__refuse(b, "field 'attn_config.clip_qkv' is negative");
   ACCEL_TRY(accel__read_token_ids(b, /*bos*/ -1, /*eos*/ -1, /*pad*/ -1));
   c->inner = 4 * c->hidden;
-  c->kv_heads = c->heads;
-  c->slopes = accel__alibi_slopes(b, c->heads);
-  return c->slopes != NULL ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  return accel__gpt_use_alibi(b, c);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,

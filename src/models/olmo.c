@@ -19,11 +19,9 @@ static const accel__decoder defaults = {.vocab = 50304,
 accel_status accel__olmo_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
-  const accel__field fields[] = {ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-                                 ACCEL_FIELD_NUMBER("clip_qkv", &c->clip)};
-  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
+  ACCEL_TRY(accel__json_number(b->file, b->config, "clip_qkv", &c->clip));
   if (c->clip < 0) return accel__refuse(b, "field 'clip_qkv' is negative");
-  c->o_bias = c->qkv_bias;
   c->eps = 1e-5; /* whatever rms_norm_eps says: the class has it fixed */
   return accel__decoder_read_rope(b, c);
 }

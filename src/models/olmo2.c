@@ -20,8 +20,7 @@ static const accel__decoder defaults = {.vocab = 50304,
 accel_status accel__olmo2_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
-  ACCEL_TRY(accel__json_bool(b->file, b->config, "attention_bias", &c->qkv_bias));
-  c->o_bias = c->qkv_bias;
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
   return accel__decoder_read_rope(b, c);
 }
 

@@ -21,8 +21,7 @@ static const accel__decoder defaults = {.vocab = 50304,
 accel_status accel__olmo3_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
-  ACCEL_TRY(accel__json_bool(b->file, b->config, "attention_bias", &c->qkv_bias));
-  c->o_bias = c->qkv_bias;
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
   ACCEL_TRY(accel__decoder_read_window(b, c));
   for (int64_t i = 0; i < c->layers; i++) c->sliding[i] = (i + 1) % 4 != 0;
   ACCEL_TRY(accel__decoder_read_layer_types(b, c));

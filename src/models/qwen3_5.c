@@ -25,8 +25,7 @@ static const accel__decoder sparse = {
 
 static accel_status read_layers(accel__build *b, accel__decoder *c) {
   ACCEL_TRY(accel__decoder_read(b, c));
-  ACCEL_TRY(accel__json_bool(b->file, b->config, "attention_bias", &c->qkv_bias));
-  c->o_bias = c->qkv_bias;
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
   ACCEL_TRY(accel__decoder_read_delta(b, c));
   return accel__decoder_read_rope(b, c);
 }

@@ -29,12 +29,9 @@ static const accel__decoder defaults = {
 accel_status accel__qwen3_next_read(accel__build *b, accel__decoder *c) {
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
-  const accel__field fields[] = {
-      ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-      ACCEL_FIELD_INT("shared_expert_intermediate_size", &c->experts.shared, 0, ACCEL__MAX_WIDTH),
-  };
-  ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
-  c->o_bias = c->qkv_bias;
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
+  ACCEL_TRY(accel__json_int(b->file, b->config, "shared_expert_intermediate_size", 0,
+                            ACCEL__MAX_WIDTH, &c->experts.shared));
   ACCEL_TRY(accel__decoder_read_delta(b, c));
   ACCEL_TRY(accel__decoder_read_rope(b, c));
   return accel__decoder_read_experts(b, c);

@@ -60,8 +60,7 @@ static accel_status read_text(accel__build *b, const char *family, bool experts,
   ACCEL_TRY(accel__json_string(b->file, b->config, "model_type", &type));
   ACCEL_TRY(accel__patch_grid_type(b, "text_config.model_type", type, family, "text"));
   ACCEL_TRY(accel__decoder_read(b, c));
-  ACCEL_TRY(accel__json_bool(b->file, b->config, "attention_bias", &c->qkv_bias));
-  c->o_bias = c->qkv_bias;
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
   b->rope.interleaved = true;
   ACCEL_TRY(accel__decoder_read_rope(b, c));
   if (c->rope[0].length > 0)

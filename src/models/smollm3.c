@@ -37,12 +37,11 @@ accel_status accel__smollm3_read(accel__build *b, accel__decoder *c) {
   int64_t interval = 4;
   bool slides = false; /* what layer_types says ranks over it */
   const accel__field fields[] = {
-      ACCEL_FIELD_BOOL("attention_bias", &c->qkv_bias),
-      ACCEL_FIELD_BOOL("attention_bias", &c->o_bias), ACCEL_FIELD_BOOL("mlp_bias", &c->mlp_bias),
-      ACCEL_FIELD_BOOL("use_sliding_window", &slides),
+      ACCEL_FIELD_BOOL("mlp_bias", &c->mlp_bias), ACCEL_FIELD_BOOL("use_sliding_window", &slides),
       ACCEL_FIELD_INT("no_rope_layer_interval", &interval, 1, ACCEL__MAX_LAYERS)};
   *c = defaults;
   ACCEL_TRY(accel__decoder_read(b, c));
+  ACCEL_TRY(accel__decoder_read_attention_bias(b, c));
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(read_turning(b, c, interval));
   ACCEL_TRY(accel__decoder_read_window(b, c));

@@ -576,6 +576,9 @@ static bool hash_program(accel__program *p) {
     accel__buffer_printf(&text, "%lld %lld %lld %lld %d\n", (long long)s->first_row,
                          (long long)s->stored_rows, (long long)s->block_rows,
                          (long long)s->block_step, s->derive != NULL);
+    for (uint32_t k = 0; k < 2 && s->also[k].rows > 0; k++)
+      accel__buffer_printf(&text, "%lld %lld\n", (long long)s->also[k].first,
+                           (long long)s->also[k].rows);
     const accel__share_axis *share[2] = {&s->share.rows, &s->share.columns};
     for (int k = 0; p->world > 1 && k < 2; k++)
       accel__buffer_printf(&text, "%lld %lld %lld\n", (long long)share[k]->period,

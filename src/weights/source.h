@@ -33,6 +33,11 @@ typedef struct accel__weight_share {
   accel__share_axis rows, columns;
 } accel__weight_share;
 
+/* Blocks of `rows` rows, the first of which begins at row `first`. */
+typedef struct accel__row_series {
+  int64_t first, rows;
+} accel__row_series;
+
 /* Where a weight's values come from: parts[] are checkpoint tensor names, joined along dim 0 (fused
  * QKV) unless `derive` is given. */
 typedef struct accel__source_weight {
@@ -58,10 +63,33 @@ typedef struct accel__source_weight {
   /* block_rows > 0: of those rows, blocks of block_rows, each block_step behind the one before
    * (heads of q, k and v that lie interleaved) */
   int64_t block_rows, block_step;
+  /* and behind all of those as many blocks of `rows` from row `first` on, as far apart; rows 0: no
+   * more (q, then k, then v of rows that lie head by head) */
+  accel__row_series also[2];
   /* Of the weight that the fields above say, this share alone is wanted (tensor parallelism), as
    * a matrix of its own; dim[] stay those of the whole. {0}: all of it */
   accel__weight_share share;
 } accel__source_weight;
+
+/* Of a weight with block_rows > 0: its series (1 to 3), and the blocks of each. */
+static inline accel__row_series accel__row_series_of(const accel__source_weight *w, uint32_t i) {
+  return i ? w->also[i - 1] : (accel__row_series){w->first_row, w->block_rows};
+}
+static inline uint32_t accel__row_series_count(const accel__source_weight *w) {
+  return w->also[0].rows <= 0 ? 1 : w->also[1].rows <= 0 ? 2 : 3;
+}
+static inline int64_t accel__row_series_blocks(const accel__source_weight *w) {
+  int64_t rows = 0;
+  for (uint32_t i = 0; i < accel__row_series_count(w); i++) rows += accel__row_series_of(w, i).rows;
+  return w->dim[0] / rows;
+}
+/* Block i of all series, in the order of the weight's rows. */
+static inline accel__row_series accel__row_block(const accel__source_weight *w, int64_t i) {
+  const int64_t n = accel__row_series_blocks(w);
+  accel__row_series s = accel__row_series_of(w, (uint32_t)(i / n));
+  s.first += i % n * w->block_step;
+  return s;
+}
 
 /* The checkpoint's tensors that a weight is made of, by name. */
 static inline uint32_t accel__source_tensors(const accel__source_weight *w) {

@@ -162,8 +162,10 @@ accel_status accel__parts_find(const accel__source_weight *w, const accel__sourc
     ACCEL_TRY(find_part(from, &parts[p], &all, c));
   }
   if (all && w->block_rows > 0) {
-    for (uint32_t p = 0; p < accel__part_count(w) && all; p++)
-      all = take_rows(w, w->first_row + p * w->block_step, w->block_rows, &parts[p], c);
+    for (uint32_t p = 0; p < accel__part_count(w) && all; p++) {
+      const accel__row_series block = accel__row_block(w, p);
+      all = take_rows(w, block.first, block.rows, &parts[p], c);
+    }
   } else if (all && w->stored_rows > 0 && accel__part_count(w) == 1) {
     all = take_rows(w, w->first_row, w->dim[0], &parts[0], c);
   }
@@ -361,7 +363,7 @@ bool accel__source_stored(const accel__source_weight *w, const accel__source_fro
   }
   for (uint32_t i = 0;
        codes && w->stored_rows > 0 && (n == 1 || w->block_rows > 0) && w->rank > 0 && i < n; i++)
-    part[i].rows = w->block_rows > 0 ? w->block_rows : w->dim[0];
+    part[i].rows = w->block_rows > 0 ? accel__row_block(w, i).rows : w->dim[0];
   codes = codes && accel__parts_format(part, n, format);
   if (codes && accel__is_shared(&w->share) && !accel_format_plain(format)) format->group_n = 1;
   if (!codes)

@@ -39,7 +39,8 @@ accel_status accel__complaints_report(accel__complaints *c, const accel__checkpo
 accel_status accel__parts_find(const accel__source_weight *w, const accel__source_from *from,
                                int64_t rows, int64_t k, accel__part *parts, accel__complaints *c);
 static inline uint32_t accel__part_count(const accel__source_weight *w) {
-  return w->block_rows > 0 ? (uint32_t)(w->dim[0] / w->block_rows) : accel__source_tensors(w);
+  return w->block_rows > 0 ? (uint32_t)accel__row_series_blocks(w) * accel__row_series_count(w)
+                           : accel__source_tensors(w);
 }
 static inline const char *accel__part_name(const accel__source_weight *w, uint32_t i) {
   return accel__source_tensor(w, w->block_rows > 0 ? 0 : i);

@@ -261,11 +261,11 @@ static void delta_row(const cpu_delta *g, int64_t r, int64_t dv, double *s, doub
   }
 }
 
-enum { DELTA_K = 40, DELTA_V = 150 };
+enum { DELTA_K = 70, DELTA_V = 150 };
 
-/* Columns from `first` on, as a task of the launch has them. */
-static void check_delta(cpu_delta *g, int64_t first, int64_t dv, const float *v, float *y,
-                        const float *state, float *next) {
+/* Columns from `first` on, as a task of the launch has them, by `run` within `bound`. */
+static void check_delta(cpu_delta_fn *run, double bound, cpu_delta *g, int64_t first, int64_t dv,
+                        const float *v, float *y, const float *state, float *next) {
   static double s[DELTA_K * DELTA_V], sum[DELTA_V];
   for (int64_t i = 0; i < g->dk * dv; i++) s[i] = state ? state[i] : 0.0f;
   for (int64_t i = 0; i < g->dk * dv; i++) next[i] = 7.0f;
@@ -273,24 +273,26 @@ static void check_delta(cpu_delta *g, int64_t first, int64_t dv, const float *v,
   g->y = y + first;
   g->current = state ? state + first : NULL;
   if (g->next) g->next = next + first;
-  kernels.delta(g, dv - first, guard(cpu_delta_floats(g->dk, dv - first, kernels.vector)));
+  run(g, dv - first,
+      guard(run == kernels.delta ? cpu_delta_floats(g->dk, dv - first, kernels.vector)
+                                 : cpu_delta_bf16_floats(g->dk, dv - first, kernels.vector)));
   g->v = v;
   for (int64_t r = 0; r < g->rows; r++) {
     delta_row(g, r, dv, s, sum);
     for (int64_t c = first; c < dv; c++)
-      check("delta", y[r * dv + c], sum[c], 1e-5 * (1 + fabs(sum[c])));
+      check("delta", y[r * dv + c], sum[c], bound * (1 + fabs(sum[c])));
   }
   for (int64_t i = 0; i < g->dk * dv; i++) { /* the columns before are another task's */
     const bool written = g->next && i % dv >= first;
-    check("delta state", next[i], written ? s[i] : 7.0, 1e-5 * (1 + fabs(s[i])));
+    check("delta state", next[i], written ? s[i] : 7.0, bound * (1 + fabs(s[i])));
   }
 }
 
-static void test_delta(void) {
+static void test_delta_of(cpu_delta_fn *run, double bound, int64_t least, int64_t most) {
   for (int round = 0; round < 40; round++) {
     const int64_t dk = pick(1, DELTA_K), block = CPU_DELTA_VECTORS * kernels.vector,
                   dv = round % 4 ? pick(1, DELTA_V) : block, apart = round % 2,
-                  rows = round % 3 ? pick(0, 3) : pick(10, 50);
+                  rows = round % 3 ? pick(least, least + 3) : pick(10, most);
     cpu_delta g = {.ldq = dk + apart,
                    .ldk = dk + 2 * apart,
                    .ldv = dv,
@@ -312,10 +314,16 @@ static void test_delta(void) {
     g.g = fade;
     g.beta = beta;
     g.next = round % 4 == 3 ? NULL : next;
-    check_delta(&g, dv > 4 && round % 5 == 0 ? dv / 2 : 0, dv, filled(rows * dv), guard(rows * dv),
+    g.v = filled(rows * dv);
+    check_delta(run, bound, &g, dv > 4 && round % 5 == 0 ? dv / 2 : 0, dv, g.v, guard(rows * dv),
                 state, next);
     release();
   }
+}
+
+static void test_delta(void) {
+  test_delta_of(kernels.delta, 1e-5, 0, 50);
+  if (kernels.delta_bf16) test_delta_of(kernels.delta_bf16, 2e-2, 1, 200);
 }
 
 /* ---- every instruction set ---- */

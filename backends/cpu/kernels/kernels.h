@@ -313,6 +313,7 @@ typedef struct cpu_kernels {
   cpu_group_norm_fn *group_norm;
   cpu_scan_fn *scan;
   cpu_delta_fn *delta;
+  cpu_delta_bf16_fn *delta_bf16; /* NULL without tile registers */
   cpu_lora_shrink_fn *lora_shrink;
   cpu_lora_expand_fn *lora_expand;
   cpu_lora_shrink_f16_fn *lora_shrink_f16;

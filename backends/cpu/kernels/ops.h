@@ -279,6 +279,20 @@ static inline int64_t cpu_delta_floats(int64_t dk, int64_t cols, int64_t vector)
   return 3 * c * (dk + vector) + 2 * c * (block + c + 1) + wide * (dk + 1);
 }
 
+/* The same with factors rounded to bf16, fp32 sums and state, of at least a row; workspace:
+ * cpu_delta_bf16_floats. */
+typedef cpu_delta_fn cpu_delta_bf16_fn;
+enum { CPU_DELTA_LONG = 64 }; /* rows of its chunks */
+static inline int64_t cpu_delta_rounded(int64_t n, int64_t unit) {
+  return (n + unit - 1) / unit * unit;
+}
+static inline int64_t cpu_delta_bf16_floats(int64_t dk, int64_t cols, int64_t vector) {
+  const int64_t c = CPU_DELTA_LONG, block = CPU_DELTA_VECTORS * vector, pair = 2 * vector,
+                deep = cpu_delta_rounded(dk, pair), wide = cpu_delta_rounded(cols, block);
+  return 2 * c * deep + 3 * c * c + 3 * deep * wide / 2 + 3 * c * wide / 2 + 2 * pair * block +
+         deep + 3 * c;
+}
+
 /* ---- adapters ---- */
 
 /* t[rows][rank] = scale * x[rows][k] a[k][rank]; what a row gives does not depend on the others. */
