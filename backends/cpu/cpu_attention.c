@@ -654,7 +654,7 @@ static int32_t alone(job *j, accel_plugin_error *error) {
       if (each == 1) continue;
       to->row += r;
       to->rows = 1;
-      if (j->base.right < 0) continue;
+      if (j->base.right < 0 || kit_has(&j->l->in[Q_POS])) continue; /* those say what it sees */
       to->past += r;
       to->keys -= each - 1 - r;
     }

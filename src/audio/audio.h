@@ -136,7 +136,7 @@ typedef struct accel__audio_processor {
   uint32_t rate;
   uint64_t max_samples; /* Whisper: chunk_length seconds, CLAP: max_length_s seconds; 0: no limit */
   int64_t max_frames;   /* AST: max_length */
-  bool do_normalize, attention_mask;
+  bool do_normalize, attention_mask, pads_left;
   float padding_value, mean, std;
   accel__clap_truncation truncation;
   accel__clap_padding padding;

@@ -39,12 +39,21 @@ static accel_status mel_bank(accel__audio_processor *p, const fields *f, int64_t
   return accel__mel_bank_new(&how, &p->bank);
 }
 
+/* CLAP's and AST's extractors fill up behind, whatever padding_side says. */
+static accel_status read_side(const accel__json_file *file, const fields *f,
+                              accel__audio_processor *out) {
+  out->pads_left = f->padding_side && !strcmp(f->padding_side, "left");
+  if (!f->padding_side || out->pads_left || !strcmp(f->padding_side, "right")) return ACCEL_OK;
+  return refuse(file, "padding_side", f->padding_side, "right, left");
+}
+
 static accel_status build_whisper(const accel__json_file *file, const fields *f,
                                   accel__audio_processor *out) {
   if (f->dither != 0.0)
     return refuse(file, "dither", "other than 0",
                   "0 (random noise would make every result another)");
   out->kind = ACCEL__EXTRACT_WHISPER;
+  ACCEL_TRY(read_side(file, f, out));
   out->max_samples = (uint64_t)(f->chunk_length * f->sampling_rate);
   out->spectrogram = (accel__spectrogram){.frame = (int32_t)f->n_fft,
                                           .hop = (int32_t)f->hop_length,
@@ -57,10 +66,8 @@ static accel_status build_whisper(const accel__json_file *file, const fields *f,
 
 static accel_status build_wav2vec2(const accel__json_file *file, const fields *f,
                                    accel__audio_processor *out) {
-  (void)file;
-  (void)f;
   out->kind = ACCEL__EXTRACT_WAV2VEC2;
-  return ACCEL_OK;
+  return read_side(file, f, out);
 }
 
 static accel_status build_clap(const accel__json_file *file, const fields *f,
@@ -185,6 +192,8 @@ static accel_status read_fields(const accel__json_file *file, const accel__json 
 static accel_status class_for(const char *directory, const char **class_name) {
   static const char *const usual[][2] = {{"wav2vec2", "Wav2Vec2FeatureExtractor"},
                                          {"hubert", "Wav2Vec2FeatureExtractor"},
+                                         {"wavlm", "Wav2Vec2FeatureExtractor"},
+                                         {"moonshine", "Wav2Vec2FeatureExtractor"},
                                          {"whisper", "WhisperFeatureExtractor"},
                                          {"clap", "ClapFeatureExtractor"},
                                          {"audio-spectrogram-transformer", "ASTFeatureExtractor"}};
@@ -206,8 +215,6 @@ static accel_status build(const accel__json_file *file, const accel__json *at,
                   "ASTFeatureExtractor");
   fields f = e->defaults;
   ACCEL_TRY(read_fields(file, at, &f));
-  if (f.padding_side && strcmp(f.padding_side, "right"))
-    return refuse(file, "padding_side", f.padding_side, "right");
   if (e->build == build_ast && f.frequency_max == 0.0)
     f.frequency_max = (double)(f.sampling_rate / 2);
   out->rate = (uint32_t)f.sampling_rate;

@@ -37,16 +37,19 @@ static uint64_t longest_of(const accel__sound *sounds, uint32_t n) {
   return longest;
 }
 
-/* ---- Whisper ---- */
-
-/* A copy of `n` samples, then `value` up to `length`. */
-static float *padded(const float *samples, uint64_t n, uint64_t length, float value) {
-  float *out = accel__block_alloc((length + 1) * sizeof *out);
-  if (!out) return NULL;
-  memcpy(out, samples, n * sizeof *out);
-  for (uint64_t i = n; i < length; i++) out[i] = value;
-  return out;
+/* A sound filled up to x[length], on the side that the processor pads. */
+static void pad(const processor *p, const accel__sound *sound, uint64_t length, float *x) {
+  const uint64_t n = sound->frames, before = p->pads_left ? length - n : 0;
+  memcpy(x + before, sound->samples, n * sizeof *x);
+  for (uint64_t i = 0; i < length - n; i++) x[p->pads_left ? i : n + i] = p->padding_value;
 }
+
+/* Is sample `i` of such a row the sound's? */
+static bool is_sound(const processor *p, const accel__sound *sound, uint64_t length, uint64_t i) {
+  return p->pads_left ? i + sound->frames >= length : i < sound->frames;
+}
+
+/* ---- Whisper ---- */
 
 /* Whisper's log10 mel spectrogram [mels, frames] of one sound: values below the maximum - 8 are
  * raised to it, then (x + 4) / 4. */
@@ -56,8 +59,9 @@ static accel_status whisper_one(const processor *p, const accel__sound *sound, u
   const int64_t n = p->bank.mels * frames;
   float *own = NULL;
   if (sound->frames < length) {
-    own = padded(sound->samples, sound->frames, length, p->padding_value);
+    own = accel__block_alloc(length * sizeof *own);
     if (!own) return ACCEL_ERROR_OUT_OF_MEMORY;
+    pad(p, sound, length, own);
   }
   accel_status status = accel__spectrogram_run(&p->spectrogram, own ? own : sound->samples, length,
                                                frames, ACCEL__MELS_FIRST, pool, x);
@@ -71,16 +75,17 @@ static accel_status whisper(const processor *p, const accel__sound *sounds, uint
   const accel__spectrogram *s = &p->spectrogram;
   const uint64_t length = how->longest ? longest_of(sounds, n) : p->max_samples;
   const int64_t frames = accel__spectrogram_frames(s, length) - 1; /* the last one is dropped */
+  const int64_t marks = (int64_t)length / s->hop;                  /* one more where n_fft is odd */
   if (frames < 1)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "a sound of %llu samples is too short; %d are needed",
                        (unsigned long long)length, s->frame / 2 + s->hop);
   ACCEL_TRY(make_values(out, "input_features", 3, n, p->bank.mels, frames, 0));
-  if (p->attention_mask) ACCEL_TRY(make_mask(out, n, frames));
+  if (p->attention_mask) ACCEL_TRY(make_mask(out, n, marks));
   for (uint32_t i = 0; i < n; i++) {
     ACCEL_TRY(whisper_one(p, &sounds[i], length, frames, pool,
                           out->values + (int64_t)i * p->bank.mels * frames));
-    for (int64_t f = 0; out->mask && f < frames; f++)
-      out->mask[i * frames + f] = (uint64_t)(f * s->hop) < sounds[i].frames;
+    for (int64_t f = 0; out->mask && f < marks; f++)
+      out->mask[i * marks + f] = is_sound(p, &sounds[i], length, (uint64_t)(f * s->hop));
   }
   return ACCEL_OK;
 }
@@ -104,13 +109,14 @@ static accel_status wav2vec2(const processor *p, const accel__sound *sounds, uin
     const uint64_t own = sounds[i].frames;
     float *x = out->values + (uint64_t)i * length;
     if (!own) return accel__fail(ACCEL_ERROR_ARGUMENT, "sound %u has no samples", i);
-    /* without a mask transformers' extractor normalises over the padding, too */
-    const bool padding_counts = p->do_normalize && own < length && !out->mask;
-    if (!p->do_normalize || padding_counts) memcpy(x, sounds[i].samples, own * sizeof *x);
-    for (uint64_t k = own; k < length; k++) x[k] = p->padding_value;
-    if (p->do_normalize)
-      normalise(padding_counts ? x : sounds[i].samples, padding_counts ? length : own, x);
-    for (uint64_t k = 0; out->mask && k < own; k++) out->mask[(uint64_t)i * length + k] = 1;
+    pad(p, &sounds[i], length, x);
+    for (uint64_t k = 0; out->mask && k < length; k++)
+      out->mask[(uint64_t)i * length + k] = is_sound(p, &sounds[i], length, k);
+    if (!p->do_normalize) continue;
+    /* As transformers' extractor does: over the padding, too, where there is no mask; with one, over
+     * as many values at the beginning as the sound has, wherever it is, and none is left behind. */
+    normalise(x, out->mask ? own : length, x);
+    for (uint64_t k = own; out->mask && k < length; k++) x[k] = p->padding_value;
   }
   return ACCEL_OK;
 }

@@ -132,7 +132,7 @@ accel_status accel__reassign_sequences(const accel__stepper *model, accel__hypot
 
 /* Is the token behind `n` others the forced one that says in which language the text is? */
 static bool comes_before_text(const accel__request *r, uint32_t n) {
-  return r->options.config->forced_bos >= 0 && r->input.padding + n == 1;
+  return r->options.config->forced_bos >= 0 && r->input.padding.n + n == 1;
 }
 
 accel_status accel__request_logits_input(const accel__request *r, const accel__hypothesis *h,
@@ -142,8 +142,10 @@ accel_status accel__request_logits_input(const accel__request *r, const accel__h
       .ids = {h->ids, h->n},
       .prompt = r->input.prompt.n,
       .padding = r->input.padding,
-      .max_length = (int64_t)r->input.padding + r->input.prompt.n + r->options.new_tokens,
-      .encoder = r->input.encodes ? r->input.encoder.ids : r->input.prompt};
+      .max_length = (int64_t)r->input.padding.n + r->input.prompt.n + r->options.new_tokens,
+      .encoder = !r->input.encodes        ? r->input.prompt
+                 : r->input.encoder_row.n ? r->input.encoder_row
+                                          : r->input.encoder.ids};
   if (!c || comes_before_text(r, h->n)) return ACCEL_OK;
   ACCEL_TRY(accel__constraint_allow(c, h->match, r->options.config->eos));
   out->allowed = c->allowed;

@@ -69,8 +69,10 @@ typedef struct accel__request_input {
   /* Added to the row numbers of tokens behind such a prompt to get their positions
    * (accel__image_tokens.mrope_positions). */
   int32_t rope_delta;
-  uint32_t padding; /* tokens of padding in front of the prompt: accel__logits_input.padding */
-  uint32_t number;  /* of the prompt among those of the call, for `on_token` and the results */
+  /* Where processors are to see what transformers' would in a padded batch: the tokens in front of
+   * the prompt, and the encoder's row with those around it; neither is read by the model. */
+  accel__ids padding, encoder_row;
+  uint32_t number; /* of the prompt among those of the call, for `on_token` and the results */
 } accel__request_input;
 
 /* How a request generates and what it reports. */

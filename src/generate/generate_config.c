@@ -84,6 +84,10 @@ static accel_status read_ids(const layer *l, const accel__json *value, const cha
   return ACCEL_OK;
 }
 
+static bool same_ids(accel__ids a, accel__ids b) {
+  return a.n == b.n && !memcmp(a.id, b.id, a.n * sizeof *a.id);
+}
+
 /* [[[id, ...], bias], ...] */
 static accel_status read_biases(const layer *l, const accel__json *value, const char *key,
                                 void *field) {
@@ -99,10 +103,14 @@ static accel_status read_biases(const layer *l, const accel__json *value, const 
     if (!bias || bias->next || !cJSON_IsArray(ids) || !ids->child || !cJSON_IsNumber(bias))
       return wrong(l, key, expected);
     ACCEL_TRY(read_ids(l, ids, key, &list[at].ids));
-    list[at++].bias = (float)bias->valuedouble;
+    uint32_t to = 0; /* of several biases of the same tokens the last one counts */
+    while (to < at && !same_ids(list[to].ids, list[at].ids)) to++;
+    list[to].ids = list[at].ids;
+    list[to].bias = (float)bias->valuedouble;
+    at += to == at;
   }
   l->to->bias = list;
-  l->to->n_bias = n;
+  l->to->n_bias = at;
   return ACCEL_OK;
 }
 

@@ -55,14 +55,17 @@ static accel_status take_ends(const accel_endpoint *ep, accel__generate_plan *pl
 /* The model's: generation_config.json, or what config.json says; where neither names an end, that of
  * the config class, or of the text inside a model that also takes pictures. */
 static accel_status read_model(const accel_endpoint *ep, accel__generate_plan *plan) {
-  accel__json_file file;
-  ACCEL_TRY(accel__generation_file(ep->directory, &file));
-  accel_status status = accel__generate_config_read(file.root ? &file : NULL, &ep->config,
-                                                    &plan->arena, &plan->config);
-  note(plan, file.root ? file.root : ep->config.root);
+  const bool inside = ep->model->generation.text_config;
+  const accel__json *text = inside ? accel__json_get(ep->config.root, "text_config") : NULL;
+  const accel__json_file config = {.root = text ? (accel__json *)text : ep->config.root,
+                                   .name = ep->config.name};
+  accel__json_file file = {0};
+  if (!inside) ACCEL_TRY(accel__generation_file(ep->directory, &file));
+  accel_status status =
+      accel__generate_config_read(file.root ? &file : NULL, &config, &plan->arena, &plan->config);
+  note(plan, file.root ? file.root : config.root);
   const bool silent = file.root == NULL && plan->config.eos.n == 0;
-  if (status == ACCEL_OK && (ep->model->generation.eos_from_config || silent))
-    status = take_ends(ep, plan);
+  if (status == ACCEL_OK && (inside || silent)) status = take_ends(ep, plan);
   accel__json_free(&file);
   return status;
 }
@@ -228,16 +231,17 @@ void accel__generate_plan_free(accel__generate_plan *plan) {
 /* ---- requests ---- */
 
 /* The token of pictures may lie behind the vocabulary (PaliGemma): its rows are the pictures'. */
-static accel_status check_ids(const accel_endpoint *ep, accel__ids prompt, uint32_t number) {
+static accel_status check_ids(const accel_endpoint *ep, accel__ids prompt, int64_t vocab,
+                              uint32_t number) {
   const accel__image_tokens *pictures = ep->model->image_tokens;
   if (!prompt.n)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: prompt %u holds no token", ep->name, number);
   for (uint32_t i = 0; i < prompt.n; i++)
-    if ((prompt.id[i] < 0 || prompt.id[i] >= ep->model->vocab_size) &&
+    if ((prompt.id[i] < 0 || prompt.id[i] >= vocab) &&
         !(pictures && prompt.id[i] == pictures->token))
       return accel__fail(ACCEL_ERROR_ARGUMENT,
                          "%s: prompt %u: token %u is %d; the model's are 0 to %lld", ep->name,
-                         number, i, prompt.id[i], (long long)ep->model->vocab_size - 1);
+                         number, i, prompt.id[i], (long long)vocab - 1);
   return ACCEL_OK;
 }
 
@@ -297,8 +301,10 @@ static accel__request request_of(const accel_endpoint *ep, const accel__generate
 static accel_status start_of(const accel_endpoint *ep, const accel__generate_plan *plan,
                              accel__ids *out) {
   int32_t *start = accel__arena_alloc((accel__arena *)&plan->arena, sizeof *start);
-  int64_t id =
-      plan->config.decoder_start >= 0 ? plan->config.decoder_start : ep->model->decoder_start_id;
+  const bool own =
+      ep->model->generation.text_config; /* BLIP begins with its own, whatever is said */
+  int64_t id = plan->config.decoder_start >= 0 && !own ? plan->config.decoder_start
+                                                       : ep->model->decoder_start_id;
   if (!start) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (id < 0 || id >= ep->model->vocab_size)
     return accel__fail(ACCEL_ERROR_FORMAT,
@@ -312,11 +318,12 @@ accel_status accel__generate_encoded(const accel_endpoint *ep, const accel__gene
                                      const accel_generate_params *params,
                                      const accel__encoder_input *encoder, accel__ids decoder,
                                      uint32_t number, int64_t context, accel__request *out) {
-  if (encoder->ids.n || !encoder->n_tensors) ACCEL_TRY(check_ids(ep, encoder->ids, number));
+  if (encoder->ids.n || !encoder->n_tensors)
+    ACCEL_TRY(check_ids(ep, encoder->ids, ep->model->encoder_vocab_size, number));
   if (context > 0 && encoder->ids.n > context)
     return too_long(ep, number, encoder->ids.n, 0, context);
   if (decoder.n)
-    ACCEL_TRY(check_ids(ep, decoder, number));
+    ACCEL_TRY(check_ids(ep, decoder, ep->model->vocab_size, number));
   else
     ACCEL_TRY(start_of(ep, plan, &decoder));
   *out = request_of(ep, plan, params, decoder, number);
@@ -331,11 +338,11 @@ accel_status accel__generate_request(const accel_endpoint *ep, const accel__gene
   if (ep->model->is_encoder_decoder)
     return accel__generate_encoded(ep, plan, params, &(accel__encoder_input){.ids = prompt},
                                    (accel__ids){0}, number, context, out);
-  uint32_t padding = out->input.padding;
+  const accel__ids padding = out->input.padding;
   *out = request_of(ep, plan, params, prompt, number);
   out->input.padding = padding;
-  ACCEL_TRY(check_ids(ep, prompt, number));
-  return new_tokens(ep, plan, number, (uint64_t)out->input.padding + out->input.prompt.n,
+  ACCEL_TRY(check_ids(ep, prompt, ep->model->vocab_size, number));
+  return new_tokens(ep, plan, number, (uint64_t)out->input.padding.n + out->input.prompt.n,
                     out->input.prompt.n, context, &out->options.new_tokens);
 }
 

@@ -10,6 +10,7 @@ void accel__logits_scratch_free(accel__logits_scratch *s) {
   free(s->ranked);
   free(s->seen);
   free(s->key);
+  free(s->padded);
   *s = (accel__logits_scratch){0};
 }
 
@@ -18,7 +19,10 @@ accel_status accel__logits_reserve(accel__logits_scratch *s, size_t vocab) {
   accel__logits_scratch more = {.ranked = malloc(vocab * sizeof *more.ranked),
                                 .seen = calloc(vocab / 64 + 1, sizeof *more.seen),
                                 .key = malloc(vocab * sizeof *more.key),
-                                .capacity = vocab};
+                                .capacity = vocab,
+                                .padded = s->padded,
+                                .n_padded = s->n_padded};
+  s->padded = NULL;
   if (!more.ranked || !more.seen || !more.key) {
     accel__logits_scratch_free(&more);
     return accel__no_memory(vocab * sizeof *more.ranked);
@@ -141,7 +145,7 @@ static void keep_finite(float *scores, size_t vocab) {
 
 static void force_and_suppress(const accel__generate_config *c, const accel__logits_input *in,
                                float *scores, size_t vocab) {
-  int64_t length = (int64_t)in->padding + in->ids.n, prompt = (int64_t)in->padding + in->prompt;
+  const int64_t length = in->ids.n, prompt = in->prompt;
   const bool early =
       c->min_new_tokens >= 0 ? length - prompt < c->min_new_tokens : length < c->min_length;
   if (early) forbid_all(scores, vocab, c->eos);
@@ -214,15 +218,38 @@ bool accel__logits_change(const accel__generate_config *c) {
          c->begin_suppress.n || c->renormalize || c->do_sample;
 }
 
+/* The input whose padding is part of its sequence. */
+static accel_status with_padding(const accel__logits_input *in, accel__logits_scratch *s,
+                                 accel__logits_input *out) {
+  const uint32_t before = in->padding.n, n = before + in->ids.n;
+  *out = *in;
+  if (!before) return ACCEL_OK;
+  if (n > s->n_padded) {
+    int32_t *more = realloc(s->padded, 2 * n * sizeof *more);
+    if (!more) return accel__no_memory(2 * n * sizeof *more);
+    s->padded = more;
+    s->n_padded = 2 * n;
+  }
+  memcpy(s->padded, in->padding.id, before * sizeof *s->padded);
+  memcpy(s->padded + before, in->ids.id, in->ids.n * sizeof *s->padded);
+  out->padding = (accel__ids){0};
+  out->ids = (accel__ids){s->padded, n};
+  out->prompt = before + in->prompt;
+  out->encoder = (accel__ids){s->padded, out->prompt};
+  return ACCEL_OK;
+}
+
 accel_status accel__logits_processors(const accel__generate_config *c,
-                                      const accel__logits_input *in, accel__logits_scratch *s,
+                                      const accel__logits_input *given, accel__logits_scratch *s,
                                       float *scores, size_t vocab) {
+  accel__logits_input padded, *in = &padded;
   ACCEL_TRY(accel__logits_reserve(s, vocab));
+  ACCEL_TRY(with_padding(given, s, &padded));
   add_biases(c->bias, c->n_bias, in->ids, scores, vocab);
   if (c->encoder_repetition_penalty != 1)
     scale_seen(in->encoder, (float)(1 / c->encoder_repetition_penalty), s, scores, vocab);
   if (c->repetition_penalty != 1)
-    scale_seen(in->ids, (float)c->repetition_penalty, s, scores, vocab);
+    scale_seen(given->ids, (float)c->repetition_penalty, s, scores, vocab); /* no padding */
   if (c->presence_penalty != 0 || c->frequency_penalty != 0)
     lower_generated(c, (accel__ids){in->ids.id + in->prompt, in->ids.n - in->prompt}, s, scores,
                     vocab);

@@ -17,10 +17,11 @@
 typedef struct accel__logits_input {
   accel__ids ids;  /* the sequence so far: prompt, then generated tokens */
   uint32_t prompt; /* of these, the prompt's */
-  /* tokens of left padding that transformers would have had before them; they count in lengths */
-  uint32_t padding;
+  /* tokens of left padding that transformers would have had before them: they count in lengths, and
+   * for all but the repetition penalty as tokens that were there; none for encoder-decoders */
+  accel__ids padding;
   int64_t max_length; /* at which the sequence will end, padding counted */
-  accel__ids encoder; /* input of the encoder; none for decoders */
+  accel__ids encoder; /* input of the encoder, of decoders the prompt */
   /* a bit a token: what a grammar allows; ids from n_allowed on may not come.  NULL: no grammar */
   const uint64_t *allowed;
   size_t n_allowed;
@@ -40,7 +41,9 @@ typedef struct accel__logits_scratch {
   accel__ranked *ranked;
   uint64_t *seen; /* a bit per token; all 0 between calls */
   float *key;
-  size_t capacity; /* tokens */
+  size_t capacity;   /* tokens */
+  int32_t *padded;   /* a sequence behind its padding */
+  uint32_t n_padded; /* tokens that it has memory for */
 } accel__logits_scratch;
 accel_status accel__logits_reserve(accel__logits_scratch *scratch, size_t vocab);
 void accel__logits_scratch_free(accel__logits_scratch *scratch);

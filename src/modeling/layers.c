@@ -152,6 +152,7 @@ void accel__add_tokens(accel__build *b, int64_t vocab) {
       accel__space_ragged(b->p, second ? "decoder_tokens" : "tokens", b->lengths, b->T, b->B);
   b->input_ids = token_input(b, second ? "decoder_input_ids" : "input_ids", vocab,
                              second ? b->seq2seq.ids_default : ACCEL__DEFAULT_REQUIRED);
+  if (second) b->model->encoder_vocab_size = b->model->vocab_size;
   b->model->vocab_size = vocab;
 }
 

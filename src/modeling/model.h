@@ -333,8 +333,9 @@ typedef struct accel__generation_rules {
   /* Keys and values of a sequence of at most so many tokens are computed anew once it has more,
    * because the rotations change there (Phi-3's longrope).  0: never. */
   int64_t recompute_kv_above;
-  /* eos_ids and pad_id of config.json rank before generation_config.json (BLIP's text decoder). */
-  bool eos_from_config;
+  /* What is said of generation is in text_config of config.json, and eos_ids and pad_id there rank
+   * before it; generation_config.json is not read (BLIP, whose text decoder generates). */
+  bool text_config;
   /* The prompt begins the caption: its first token becomes bos_id and its last one is left out,
    * while "encode" reads the picture alone (BLIP's captions). */
   bool caption_prefix;
@@ -364,12 +365,13 @@ typedef struct accel__model {
   const char *const *unread;
   const accel__model_entry *entries; /* [n_entries] */
   uint32_t n_entries;
-  /* max_positions: tokens a sequence may have (both sides of an encoder-decoder); 0 no limit of the
-   * architecture's own */
+  /* vocab_size: of the decoder where there are two sides; max_positions: tokens a sequence may have
+   * (both sides of an encoder-decoder); 0 no limit of the architecture's own */
   int64_t hidden_size, vocab_size, max_positions, pad_id, num_labels;
   /* Of config.json, for whoever generates; generation_config.json ranks before them.  -1 and no
    * ids: the config has none. */
   bool is_encoder_decoder;
+  int64_t encoder_vocab_size; /* of an encoder-decoder whose encoder reads tokens */
   int64_t bos_id, decoder_start_id;
   const int64_t *eos_ids;
   uint32_t n_eos;

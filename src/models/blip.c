@@ -36,7 +36,7 @@ static accel_status read_ends(accel__build *b) {
   b->model->decoder_start_id = b->model->bos_id;
   b->model->eos_ids = sep;
   b->model->n_eos = 1;
-  b->model->generation.eos_from_config = true;
+  b->model->generation.text_config = true;
   return ACCEL_OK;
 }
 

@@ -167,11 +167,14 @@ static accel_status add_token(accel__tokenizer *t, file_t *file, json_t *item, i
   return accel__vocab_add(&t->added_vocab, content, a->content_n, a->id);
 }
 
-static accel_status parse_added(accel__tokenizer *t, file_t *file) {
-  json_t *array = NULL;
+/* `named`: tokens of tokenizer_config.json, which come behind the file's own where it lacks them
+ * (TokenizersBackend.__init__); NULL: none. */
+static accel_status parse_added(accel__tokenizer *t, file_t *file, file_t *named) {
+  json_t *array = NULL, *more = named ? accel__json_get(named->root, "added_tokens") : NULL;
   ACCEL_TRY(accel__json_array(file, file->root, "added_tokens", &array));
   size_t n = 0;
   ACCEL_JSON_EACH(item, array) n++;
+  ACCEL_JSON_EACH(item, more) n++;
   if (n > ACCEL__TOKENS_MAX)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' has more than %d tokens",
                        file->name, ACCEL__TOKENS_MAX);
@@ -180,6 +183,11 @@ static accel_status parse_added(accel__tokenizer *t, file_t *file) {
   int32_t next_id = (int32_t)t->info.model_vocab_size;
   ACCEL_JSON_EACH(item, array)
   ACCEL_TRY_AS(add_token(t, file, item, &next_id), "added_tokens[%zu]", t->added_n);
+  ACCEL_JSON_EACH(item, more) {
+    const char *content = accel__json_get(item, "content")->valuestring;
+    if (accel__vocab_id(&t->added_vocab, content, strlen(content)) < 0)
+      ACCEL_TRY(add_token(t, named, item, &next_id));
+  }
   return accel__added_build(t);
 }
 
@@ -241,7 +249,8 @@ static void count_tokens(accel__tokenizer *t) {
 
 /* The file without vocabulary and merges is in `file`; both are in `scan`, or the vocabulary is in
  * t->vocab already. */
-static accel_status build(accel__tokenizer *t, file_t *file, const accel__scan *scan) {
+static accel_status build(accel__tokenizer *t, file_t *file, const accel__scan *scan,
+                          file_t *named) {
   json_t *root = file->root, *model = accel__json_get(root, "model");
   const char *version = "1.0";
   if (!cJSON_IsObject(root) || !cJSON_IsObject(model))
@@ -261,19 +270,24 @@ static accel_status build(accel__tokenizer *t, file_t *file, const accel__scan *
   ACCEL_TRY(accel__parse_decoder(t, file, accel__json_get(root, "decoder")));
   ACCEL_TRY_AS(parse_truncation(t, file, accel__json_get(root, "truncation")), "truncation");
   ACCEL_TRY_AS(parse_padding(t, file, accel__json_get(root, "padding")), "padding");
-  ACCEL_TRY(parse_added(t, file));
+  ACCEL_TRY(parse_added(t, file, named));
   count_tokens(t);
   t->info.continuing_subword_prefix = t->model.prefix;
   return ACCEL_OK;
 }
 
-static accel_status build_from_json(accel__tokenizer *t, const char *json, size_t n) {
+/* settings: tokenizer_config.json, whose special tokens are added where the file lacks them; NULL:
+ * none. */
+static accel_status build_from_json(accel__tokenizer *t, const char *json, size_t n,
+                                    json_t *settings) {
   accel__scan scan;
-  accel__json_file file = {0};
+  accel__json_file file = {0}, named = {0};
   accel_status status = accel__scan_tokenizer(json, n, t->name, &scan);
   if (status == ACCEL_OK)
     status = accel__json_parse(scan.rest.data ? scan.rest.data : "", scan.rest.n, t->name, &file);
-  if (status == ACCEL_OK) status = build(t, &file, &scan);
+  if (status == ACCEL_OK && settings) status = accel__settings_tokens(settings, t->name, &named);
+  if (status == ACCEL_OK) status = build(t, &file, &scan, &named);
+  accel__json_free(&named);
   accel__json_free(&file);
   accel__buffer_free(&scan.rest);
   return status;
@@ -353,6 +367,30 @@ static accel_status read_config(accel__tokenizer *t, file_t *config) {
   masked = masked || (cJSON_IsString(item) && !strcmp(item->valuestring, "attention_mask"));
   t->info.no_mask = names && !masked;
   return ACCEL_OK;
+}
+
+/* BERT's normalizer as its tokenizer's class makes it of tokenizer_config.json. */
+static accel_status read_bert(file_t *config, accel__normalizer *n) {
+  n->clean_text = n->handle_chinese_chars = n->lowercase = true;
+  ACCEL_TRY(accel__json_bool(config, config->root, "do_lower_case", &n->lowercase));
+  ACCEL_TRY(
+      accel__json_bool(config, config->root, "tokenize_chinese_chars", &n->handle_chinese_chars));
+  n->strip_accents = n->lowercase; /* null */
+  return accel__json_bool(config, config->root, "strip_accents", &n->strip_accents);
+}
+
+/* Classes that do so whatever tokenizer.json says. */
+static accel_status read_bert_settings(accel__tokenizer *t, file_t *config) {
+  static const char *const classes[] = {"Bert",  "DistilBert", "Electra",
+                                        "MPNet", "MobileBert", "Funnel"};
+  json_t *class = accel__json_get(config->root, "tokenizer_class");
+  bool own = false;
+  for (size_t i = 0; cJSON_IsString(class) && i < sizeof classes / sizeof *classes; ++i)
+    own = own || (accel__starts_with(class->valuestring, classes[i]) &&
+                  accel__starts_with(class->valuestring + strlen(classes[i]), "Tokenizer"));
+  if (!own || t->normalizers != 1 || t->normalizer[0].kind != ACCEL__NORMALIZE_BERT)
+    return ACCEL_OK;
+  return read_bert(config, &t->normalizer[0]);
 }
 
 const char *accel__special_text(json_t *config, json_t *map, const char *key, const char *usual) {
@@ -439,12 +477,13 @@ static const accel__class_tokens text_classes[] = {
     {.own = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}},
     {.own = {"<s>", "</s>", "[UNK]", "</s>", "<pad>", "<s>", "<mask>"}, .mask_takes_space = true}};
 
-static void put_text_normalizer(accel__buffer *b, bool chinese, const char *strip, bool lower) {
+static void put_text_normalizer(accel__buffer *b, const accel__normalizer *n) {
   accel__buffer_printf(
       b,
       "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%s,"
       "\"strip_accents\":%s,\"lowercase\":%s},",
-      chinese ? "true" : "false", strip, lower ? "true" : "false");
+      n->handle_chinese_chars ? "true" : "false", n->strip_accents ? "true" : "false",
+      n->lowercase ? "true" : "false");
 }
 
 /* The tokenizer.json that transformers' BertTokenizer or MPNetTokenizer would write for this
@@ -453,17 +492,14 @@ static void put_text_normalizer(accel__buffer *b, bool chinese, const char *stri
 static accel_status bert_json(const accel__tokenizer *t, file_t *settings, accel__buffer *b) {
   json_t *root = settings->root, *class = accel__json_get(root, "tokenizer_class");
   const int k = cJSON_IsString(class) && accel__starts_with(class->valuestring, "MPNet") ? 1 : 0;
-  bool lower = true, chinese = true, strip = true,
-       has_strip = !accel__json_is_null_or_absent(root, "strip_accents");
-  ACCEL_TRY(accel__json_bool(settings, root, "do_lower_case", &lower));
-  ACCEL_TRY(accel__json_bool(settings, root, "tokenize_chinese_chars", &chinese));
-  ACCEL_TRY(accel__json_bool(settings, root, "strip_accents", &strip));
+  accel__normalizer n = {0};
+  ACCEL_TRY(read_bert(settings, &n));
   const char *unk = accel__special_text(root, NULL, "unk_token", text_classes[k].own[2]);
   const char *edge[2] = {accel__special_text(root, NULL, "sep_token", text_classes[k].own[3]),
                          accel__special_text(root, NULL, "cls_token", text_classes[k].own[5])};
   accel__buffer_text(b, "{");
   ACCEL_TRY(accel__put_added_tokens(root, &text_classes[k], b));
-  put_text_normalizer(b, chinese, !has_strip ? "null" : strip ? "true" : "false", lower);
+  put_text_normalizer(b, &n);
   accel__buffer_printf(
       b, "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"post_processor\":{\"type\":\"%s\"",
       k ? "RobertaProcessing" : "BertProcessing");
@@ -494,7 +530,7 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
     status =
         accel__is_esm(settings) ? accel__esm_json(t, settings, &b) : bert_json(t, settings, &b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
-  if (status == ACCEL_OK) status = build(t, &file, &none);
+  if (status == ACCEL_OK) status = build(t, &file, &none, NULL);
   accel__json_free(&file);
   accel__buffer_free(&b);
   return status;
@@ -515,7 +551,7 @@ static accel_status build_from_marian(accel__tokenizer *t, accel__marian_kind ki
                                      .special_map = special_map};
   accel_status status = accel__marian_read(t, kind, &files, &normalizer, &b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
-  if (status == ACCEL_OK) status = build(t, &file, &none);
+  if (status == ACCEL_OK) status = build(t, &file, &none, NULL);
   if (status == ACCEL_OK) accel__marian_finish(t, kind, &normalizer);
   accel__json_free(&file);
   accel__buffer_free(&b);
@@ -530,7 +566,7 @@ static accel_status build_from_model(accel__tokenizer *t, const accel__mapping *
   accel_status status = accel__is_tiktoken(text, map->n)
                             ? accel__tiktoken_json(text, map->n, t->name, given, &b)
                             : accel__sentencepiece_json(map->data, map->n, t->name, given, &b);
-  if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n);
+  if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n, NULL);
   accel__buffer_free(&b);
   return status;
 }
@@ -548,7 +584,7 @@ static accel_status build_from_merges(accel__tokenizer *t, const accel__mapping 
   if (status == ACCEL_OK)
     status = accel__merges_json((const char *)vocab.data, vocab.n, (const char *)map->data, map->n,
                                 t->name, settings, &b);
-  if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n);
+  if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n, NULL);
   accel__file_unmap(&vocab);
   accel__buffer_free(&b);
   return status;
@@ -577,7 +613,7 @@ accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name
   accel__tokenizer *t = NULL;
   *out = NULL;
   ACCEL_TRY(create(name, &t));
-  accel_status status = build_from_json(t, json, n);
+  accel_status status = build_from_json(t, json, n, NULL);
   if (status == ACCEL_OK) find_specials(t, NULL, NULL);
   if (status != ACCEL_OK) accel__tokenizer_free(&t);
   *out = t;
@@ -603,8 +639,9 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
     return ACCEL_OK;
   }
   if (accel__ends_with(path, ".json")) {
-    ACCEL_TRY(build_from_json(t, (const char *)map->data, map->n));
+    ACCEL_TRY(build_from_json(t, (const char *)map->data, map->n, config->root));
     if (config->root) ACCEL_TRY(read_config(t, config));
+    if (config->root) ACCEL_TRY(read_bert_settings(t, config));
     json_t *class = accel__json_get(config->root, "tokenizer_class");
     if (cJSON_IsString(class) && accel__starts_with(class->valuestring, "Siglip2"))
       ACCEL_TRY(accel__tokenizer_lower_case(t));

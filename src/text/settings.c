@@ -339,3 +339,16 @@ accel_status accel__put_added_tokens(json_t *settings, const accel__class_tokens
   free(t.at);
   return status == ACCEL_OK ? accel__buffer_status(b) : status;
 }
+
+accel_status accel__settings_tokens(json_t *settings, const char *name, accel__json_file *out) {
+  static const accel__class_tokens none;
+  accel__buffer b = {0};
+  *out = (accel__json_file){0};
+  accel__buffer_text(&b, "{");
+  accel_status status = accel__put_added_tokens(settings, &none, &b);
+  accel__buffer_text(&b, "\"\":0}");
+  if (status == ACCEL_OK) status = accel__buffer_status(&b);
+  if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, name, out);
+  accel__buffer_free(&b);
+  return status;
+}

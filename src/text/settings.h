@@ -36,5 +36,9 @@ typedef struct accel__class_tokens {
  * members "..._token", those of extra_special_tokens, else of additional_special_tokens. */
 accel_status accel__put_added_tokens(const accel__json *settings, const accel__class_tokens *class,
                                      accel__buffer *b);
+/* The same tokens, no class's own among them: *out is {"added_tokens": [...], ...}, to be freed;
+ * `name` for messages. */
+accel_status accel__settings_tokens(const accel__json *settings, const char *name,
+                                    accel__json_file *out);
 
 #endif

@@ -51,7 +51,8 @@ accel_status accel__verify_arguments(const accel__golden *g, accel__buffer *out)
 typedef struct prompts {
   int64_t rows, width;
   accel__ids *ids;       /* [rows]; none where the encoder reads tensors alone */
-  uint32_t *padding;     /* [rows] at the left */
+  accel__ids *padding;   /* [rows] what is in front of the prompts of decoders */
+  accel__ids *row;       /* [rows] as they are given, padding and all */
   accel__ids *decoder;   /* [rows] what the decoder begins with; none: its start token */
   accel_tensor **tensor; /* [rows][n_tensors] dims [1, ...] */
   uint32_t n_tensors;
@@ -131,9 +132,10 @@ static accel_status read_ids(const accel_endpoint *ep, const accel__golden *g,
   for (int64_t b = 0; b < out->rows; b++) {
     int64_t first = 0, end, row = b * out->width;
     while (first < out->width && !attended(ids, mask, c, row + first)) first++;
-    for (end = first; end < out->width && attended(ids, mask, c, row + end); end++) {
-      int64_t id = element(ids, row + end);
-      all[row + end] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
+    for (end = first; end < out->width && attended(ids, mask, c, row + end);) end++;
+    for (int64_t i = 0; i < out->width; i++) {
+      const int64_t id = element(ids, row + i);
+      all[row + i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
     }
     for (int64_t i = end; i < out->width; i++)
       if (attended(ids, mask, c, row + i) || !ep->model->is_encoder_decoder)
@@ -141,7 +143,8 @@ static accel_status read_ids(const accel_endpoint *ep, const accel__golden *g,
                            ep->model->is_encoder_decoder ? "attention_mask is not one run of ones"
                                                          : "decoders are padded at the left");
     out->ids[b] = (accel__ids){all + row + first, (uint32_t)(end - first)};
-    out->padding[b] = (uint32_t)first;
+    out->row[b] = (accel__ids){all + row, (uint32_t)out->width};
+    if (!ep->model->is_encoder_decoder) out->padding[b] = (accel__ids){all + row, (uint32_t)first};
   }
   return ACCEL_OK;
 }
@@ -211,10 +214,11 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
       .rows = any->dim[0], .causal = !typed, .width = ids && ids->rank == 2 ? ids->dim[1] : 0};
   out->ids = accel__arena_array(arena, (size_t)out->rows, sizeof *out->ids);
   out->padding = accel__arena_array(arena, (size_t)out->rows, sizeof *out->padding);
+  out->row = accel__arena_array(arena, (size_t)out->rows, sizeof *out->row);
   out->tensor = accel__arena_array(arena, (size_t)out->rows, sizeof *out->tensor);
   out->decoder = accel__arena_array(arena, (size_t)out->rows, sizeof *out->decoder);
-  if (!out->ids || !out->padding || !out->tensor || !out->decoder) return ACCEL_ERROR_OUT_OF_MEMORY;
-  memset(out->decoder, 0, (size_t)out->rows * sizeof *out->decoder);
+  if (!out->ids || !out->padding || !out->row || !out->tensor || !out->decoder)
+    return ACCEL_ERROR_OUT_OF_MEMORY;
   if (decoder) ACCEL_TRY(read_decoder_ids(ep, g, c, decoder, arena, out));
   if (ids) ACCEL_TRY(read_ids(ep, g, c, ids, mask, arena, out));
   return read_tensors(ep, g, arena, out);
@@ -285,6 +289,8 @@ static accel_status run(accel_endpoint *ep, const accel__golden *g,
       ACCEL_GOTO(accel__pictured_request(ep, plan, params, &prompt, i, 0, &requests[i]));
     else
       ACCEL_GOTO(accel__generate_request(ep, plan, params, p.ids[i], i, 0, &requests[i]));
+    if (requests[i].input.encodes && requests[i].input.encoder.ids.n)
+      requests[i].input.encoder_row = p.row[i];
   }
   ACCEL_GOTO(accel__session_open(ep, &session));
   ACCEL_GOTO(accel__model_stepper_open(session, &stepper));

@@ -4,7 +4,7 @@
     python3 tests/goldens/fuzz_tokenizers.py BUILD/bin/accel [SECONDS] [SEED]
 
 A long-tier check, run by hand for SECONDS of processor time, the tool's included: each round takes one of the fixtures' vocabularies, puts random normalizers, pre-tokenizers, decoders and
-added tokens around it, and compares ids and decoded texts of random strings.  What the package refuses is skipped; what we refuse by
+added tokens around it, and compares ids, offsets and decoded texts of random strings.  What the package refuses is skipped; what we refuse by
 name is counted.  A difference is printed with all that is needed to see it again, and ends the run with status 1.
 """
 import glob
@@ -152,12 +152,13 @@ def text(r):
     return "".join(out)
 
 
-def ours(program, folder, flag, data):
-    path = os.path.join(folder, "in.json")
+def ours(program, folder, flag, data, whole=False):
+    """What the tool says of texts or ids; whole: of the directory and not of its tokenizer.json alone."""
+    path, tokenizer = os.path.join(folder, "in.json"), folder if whole else os.path.join(folder, "tokenizer.json")
     with open(path, "w", encoding="utf-8") as f:
         json.dump(data, f)
-    done = subprocess.run([program, "tokenize", os.path.join(folder, "tokenizer.json"), flag, path, "--json"], capture_output=True, text=True)
-    return (json.loads(done.stdout), None) if done.returncode == 0 else (None, done.stderr.strip())
+    done = subprocess.run([program, "tokenize", tokenizer, flag, path, "--json", "--verbose"], capture_output=True, text=True)
+    return (json.loads(done.stdout), None) if done.returncode == 0 else (None, done.stderr.strip() or f"ended with {done.returncode}")
 
 
 def expected(call):
@@ -186,7 +187,8 @@ def one_round(program, folder, seed, counts):
     if len(set(forms)) < len(forms) or "" in forms:  # the package then takes either, by chance; or never ends, and takes all memory there is
         return True
     strings = [text(r) for _ in range(STRINGS)]
-    want = [expected(lambda s=s: tok.encode(s).ids) for s in strings]
+    found = [expected(lambda s=s: tok.encode(s)) for s in strings]
+    want = [None if e is None else e.ids for e in found]
     kept = [i for i, ids in enumerate(want) if ids is not None]
     if not kept:  # a word level without its unk_token
         return True
@@ -201,6 +203,11 @@ def one_round(program, folder, seed, counts):
         if ids != want[i]:
             print("seed", seed, "string", ascii(strings[i]), "\nexpected", want[i], "\nfound   ", ids)
             print({k: state[k] for k in ("normalizer", "pre_tokenizer", "added_tokens")})
+            return False
+    for i, offsets in zip(kept, got["offsets"]):
+        if offsets != [list(o) for o in found[i].offsets]:
+            print("seed", seed, "offsets of", ascii(strings[i]), found[i].tokens, "\nexpected", [list(o) for o in found[i].offsets], "\nfound   ", offsets)
+            print({k: state[k] for k in ("normalizer", "pre_tokenizer", "post_processor", "added_tokens")})
             return False
     lists = [want[i] for i in kept if want[i]]
     texts = [expected(lambda ids=ids: tok.decode(ids, skip_special_tokens=True)) for ids in lists]

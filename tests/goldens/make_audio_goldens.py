@@ -136,6 +136,9 @@ def main():
     features("whisper_odd", t.WhisperFeatureExtractor(feature_size=40, chunk_length=1, n_fft=350, hop_length=111, padding_value=0.01), [0.4])
     features("wav2vec2", t.Wav2Vec2FeatureExtractor(do_normalize=True), [0.05, 0.03, 0.051], padding=True)
     features("wav2vec2_mask", t.Wav2Vec2FeatureExtractor(do_normalize=True, return_attention_mask=True, padding_value=-1.0), [0.05, 0.03], padding=True)
+    features("whisper_left", t.WhisperFeatureExtractor(feature_size=40, chunk_length=1, n_fft=401, padding_side="left", return_attention_mask=True), [0.45, 0.3],
+             return_attention_mask=True)
+    features("wav2vec2_left", t.Wav2Vec2FeatureExtractor(padding_side="left", padding_value=0.5, return_attention_mask=True), [0.02, 0.015], padding=True)
     features("wav2vec2_plain", t.Wav2Vec2FeatureExtractor(do_normalize=False), [0.04])
     features("ast", t.ASTFeatureExtractor(max_length=40, num_mel_bins=64), [0.3, 0.7])
     features("ast_plain", t.ASTFeatureExtractor(max_length=30, num_mel_bins=128, do_normalize=False), [0.2])

@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Writes tests/fixtures/tokenizer_files/: directories without a tokenizer.json (SentencePiece models; vocab.json and merges.txt) and what
-transformers' tokenizer classes make of them.
+"""Writes tests/fixtures/tokenizer_files/: directories without a tokenizer.json (SentencePiece models; vocab.json and merges.txt), or with one that
+tokenizer_config.json adds to, and what transformers' tokenizer classes make of them.
 
     pip install transformers==5.23.0 tokenizers==0.23.3 sentencepiece protobuf
     HF_HUB_OFFLINE=1 python3 tests/goldens/make_sentencepiece_goldens.py [name ...]      only the named directories
@@ -125,12 +125,26 @@ def number(path):
         json.dump({t: i for i, t in enumerate(tokens)}, f, separators=(",", ":"))
 
 
+# Over a tokenizer.json: special tokens that only tokenizer_config.json names; fields of which BertTokenizer makes its normalizer.
+BESIDES_JSON = {
+    "named_tokens": {"tokenizer_class": "PreTrainedTokenizerFast", "eos_token": "the", "pad_token": {"content": "<new>", "lstrip": True, "__type": "AddedToken"},
+                     "image_token": "cat", "extra_special_tokens": ["<x>", "a"]},
+    "bert_settings": {"tokenizer_class": "BertTokenizer", "do_lower_case": True, "tokenize_chinese_chars": False},
+    "bert_accents": {"tokenizer_class": "BertTokenizer", "do_lower_case": False, "strip_accents": True},
+}
+
+
 def main(wanted):
     strings = SPECIALS + [s.replace("\0", "")[:60] for s in corpus()[:40:2] + corpus()[1::700]]
     if not wanted or "esm" in wanted:
         make_esm(strings)
     if wanted == ["esm"]:
         return
+    for name, config in BESIDES_JSON.items():
+        if not wanted or name in wanted:
+            path = folder(name, config)
+            shutil.copy(os.path.join(HERE, "..", "tokenizers", "wordpiece_cased.json"), os.path.join(path, "tokenizer.json"))
+            expect(path, strings + ["the cat<new> a <new> <x>the A CAT", "Stra\u00dfe CAF\u00c9 \u6771\u4eac\u90fd [MASK]"])
     text = make_tokenizer_goldens.training_text()
     for name, (file, config, how) in SPM.items():
         if wanted and name not in wanted:

@@ -208,7 +208,7 @@ static void features_of_isa(accel__isa isa) {
   size_t n;
   assert_int_equal(accel__pool_create_exactly(3, &pool), ACCEL_OK);
   assert_int_equal(accel__list_directory(AUDIO "features", &arena, &names, &n), ACCEL_OK);
-  assert_true(n >= 13);
+  assert_true(n >= 15);
   for (size_t i = 0; i < n; i++) {
     check_features(names[i], NULL);
     check_features(names[i], pool);

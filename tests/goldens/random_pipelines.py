@@ -1,0 +1,209 @@
+#!/usr/bin/env python3
+"""Compares what libaccel's pipelines answer with transformers' on options and inputs that are not in the tree: takes the models of tests/fixtures with their
+tokenizers and processors, draws options of the task and texts, pictures or sounds at random.
+
+    python3 tests/goldens/random_pipelines.py [--rounds N] [--seed S] [TASK ...]
+
+What transformers does not take is left out.  Prints what differed and what was refused, then the counts; the exit status is 1 where something differed.
+"""
+import argparse
+import json
+import os
+import pathlib
+import random
+import sys
+import tempfile
+import warnings
+
+os.environ.setdefault("HF_HUB_OFFLINE", "1")
+warnings.simplefilter("ignore")
+import numpy as np
+import torch
+import transformers
+
+from fuzz_tokenizers import WORDS
+from random_processors import FIXTURES, picture, write_sound, sounds
+
+os.environ.setdefault("ACCEL_LIBRARY", str(FIXTURES.parents[1] / "build" / "release" / "lib" / "libaccel.so.0"))
+sys.path.insert(0, str(FIXTURES.parents[1] / "src" / "bindings" / "python"))
+import accel  # noqa: E402
+
+PLAIN = ("Ada lives in London.", "the old cat sat on the mat", "Trains run to Paris, and the bank is un-happy!", "dogs walking & jumping; na\u00efve caf\u00e9", "")
+MODELS = {
+    "text-classification": ["pipelines/classify", "pipelines/multilabel", "pipelines/score", "tasks/classify_many", "tasks/classify_multi", "tasks/classify_one",
+                            "tasks/classify_regression", "tasks/classify_roberta"],
+    "token-classification": ["pipelines/tokens", "tasks/tokens_bpe", "tasks/tokens_uncased", "tasks/tokens_unigram", "tasks/tokens_wordpiece"],
+    "fill-mask": ["pipelines/mask", "tasks/fill_bpe", "tasks/fill_unigram", "tasks/fill_wordpiece"],
+    "feature-extraction": ["pipelines/base", "tasks/features_bert"],
+    "text-generation": ["pipelines/text"],
+    "image-classification": ["media/vit", "media/resnet"],
+    "object-detection": ["media/detr", "media/yolos", "media/rt_detr", "media/table_transformer"],
+    "zero-shot-image-classification": ["media/clip", "media/siglip"],
+    "image-segmentation": ["seeing/segformer", "seeing/detr_panoptic"],
+    "depth-estimation": ["seeing/depth_anything", "seeing/dpt"],
+    "audio-classification": ["media/ast", "media/hubert"],
+    "automatic-speech-recognition": ["media/wav2vec2"],
+}
+
+
+def text(rng):
+    parts = [rng.choice(PLAIN) if rng.random() < 0.6 else " ".join(rng.choice(WORDS) for _ in range(rng.randint(1, 9))) for _ in range(rng.randint(1, 3))]
+    return rng.choice((" ", "  ", ". ", "\n")).join(parts)
+
+
+def texts(rng):
+    return text(rng) if rng.random() < 0.6 else [text(rng) for _ in range(rng.randint(1, 4))]
+
+
+def some(rng, **choices):
+    """A few of these options, each one of its values."""
+    return {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.5}
+
+
+def classify(pipe, work, rng):
+    given = texts(rng)
+    if rng.random() < 0.3:
+        given = [{"text": text(rng), "text_pair": text(rng)} for _ in range(rng.randint(1, 3))]
+    return given, some(rng, top_k=(None, 1, 2, 3, 9), function_to_apply=("sigmoid", "softmax", "none"))
+
+
+def label_tokens(pipe, work, rng):
+    options = some(rng, aggregation_strategy=("none", "simple", "first", "average", "max"), ignore_labels=([], ["O"], list(pipe.model.config.id2label.values())[:2]))
+    if rng.random() < 0.4 and options.get("aggregation_strategy", "none") != "none":
+        options["stride"] = rng.randint(1, 8)
+        return " ".join(text(rng) for _ in range(6)), options
+    return texts(rng), options
+
+
+def fill(pipe, work, rng):
+    mask = pipe.tokenizer.mask_token
+    made = [rng.choice(("", text(rng) + " ")) + mask + rng.choice((" ", ".", "", " " + text(rng), f" and {mask}")) for _ in range(rng.choice((1, 1, 3)))]
+    options = some(rng, top_k=(1, 2, 5, 9))
+    if rng.random() < 0.3:
+        options["targets"] = rng.sample(sorted(pipe.tokenizer.get_vocab()), rng.randint(1, 4))
+    return made[0] if len(made) == 1 and rng.random() < 0.5 else made, options
+
+
+def generate(pipe, work, rng):
+    return texts(rng), {"max_new_tokens": rng.randint(1, 12), "do_sample": False, **some(rng, return_full_text=(True, False), num_beams=(1, 2, 3))}
+
+
+def pictures(work, rng):
+    paths = []
+    for i in range(rng.choice((1, 1, 2))):
+        paths.append(str(work / f"{rng.randrange(1 << 30)}.png"))
+        picture(rng).save(paths[-1])
+    return paths[0] if len(paths) == 1 and rng.random() < 0.7 else paths
+
+
+def look(pipe, work, rng):
+    return pictures(work, rng), some(rng, top_k=(1, 2, 9), function_to_apply=("sigmoid", "softmax", "none"))
+
+
+def detect(pipe, work, rng):
+    return pictures(work, rng), some(rng, threshold=(0.0, 0.2, 0.35, 0.5, 0.9))
+
+
+def choose(pipe, work, rng):
+    labels = rng.sample(("cat", "dog", "a red house", "tree", "caf\u00e9", "x"), rng.randint(1, 5))
+    return pictures(work, rng), {"candidate_labels": labels, **some(rng, hypothesis_template=("a photo of {}", "{}", "This is a photo of {}."))}
+
+
+def segment(pipe, work, rng):
+    return pictures(work, rng), some(rng, threshold=(0.1, 0.3, 0.7), mask_threshold=(0.3, 0.6), overlap_mask_area_threshold=(0.2, 0.7))
+
+
+def measure(pipe, work, rng):
+    return pictures(work, rng), {}
+
+
+def hear(pipe, work, rng):
+    made = [write_sound(work / f"{rng.randrange(1 << 30)}.wav", x, 16000) for x in sounds({"sampling_rate": 16000}, rng) if len(x) > 800]
+    return (made[0] if len(made) == 1 else made), some(rng, top_k=(1, 2, 9), function_to_apply=("sigmoid", "softmax", "none"))
+
+
+def transcribe(pipe, work, rng):
+    given, _ = hear(pipe, work, rng)
+    options = some(rng, return_timestamps=("word", "char"))
+    if rng.random() < 0.5:
+        options["chunk_length_s"] = rng.choice((0.5, 0.8, 1.3))
+        options.update(some(rng, stride_length_s=(0.1, [0.1, 0.2])))
+    return given, options
+
+
+DRAWN = {"text-classification": classify, "token-classification": label_tokens, "fill-mask": fill, "feature-extraction": lambda p, w, r: (texts(r), {}),
+         "text-generation": generate, "image-classification": look, "object-detection": detect, "zero-shot-image-classification": choose, "image-segmentation": segment,
+         "depth-estimation": measure, "audio-classification": hear, "automatic-speech-recognition": transcribe}
+
+
+def difference(want, got, at=""):
+    """Where two answers differ, or None; numbers within 1e-3 of what is asked for, boxes by one pixel."""
+    if isinstance(want, dict) and isinstance(got, dict):
+        if set(want) != set(got):
+            return f"{at}: {sorted(got)} for {sorted(want)}"
+        return next((d for k in want if (d := difference(want[k], got[k], f"{at}.{k}"))), None)
+    if isinstance(want, (list, tuple)) and isinstance(got, (list, tuple)):
+        if len(want) != len(got):
+            return f"{at}: {len(got)} for {len(want)}"
+        return next((d for i, (a, b) in enumerate(zip(want, got)) if (d := difference(a, b, f"{at}[{i}]"))), None)
+    if hasattr(got, "shape") or hasattr(want, "getbands"):
+        a, b = np.asarray(want, np.float64), np.asarray(got, np.float64)
+        if a.shape != b.shape:
+            return f"{at}: {b.shape} for {a.shape}"
+        near = np.abs(a - b) <= (1.01 if hasattr(want, "getbands") else 1e-3 * max(1.0, np.abs(a).max(initial=0)))
+        return None if near.mean() > 0.999 else f"{at}: {(~near).mean():.4f} of the elements differ"
+    if isinstance(want, (float, np.floating)) and isinstance(got, (float, np.floating)):
+        return None if abs(want - got) <= 1e-3 * max(1.0, abs(want)) else f"{at}: {got} for {want}"
+    if isinstance(want, int) and isinstance(got, int) and "box" in at:
+        return None if abs(want - got) <= 1 else f"{at}: {got} for {want}"
+    return None if want == got else f"{at}: {got!r} for {want!r}"
+
+
+# Long texts are cut here; there where it is asked for.
+CUT = {"text-classification": {"truncation": True}, "feature-extraction": {"truncation": True}, "fill-mask": {"tokenizer_kwargs": {"truncation": True}}}
+
+
+def compare(theirs, ours, given, options):
+    try:
+        with torch.inference_mode():
+            want = theirs(given, **options, **CUT.get(theirs.task, {}))
+    except Exception as e:  # whatever transformers does not take
+        return "left out", str(e)[:200]
+    try:
+        got = ours(given, **options)
+    except Exception as e:
+        return "refused", f"{type(e).__name__}: {e}"[:300]
+    found = difference(want, got)
+    return ("failed", found) if found else ("passed", "")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("tasks", nargs="*")
+    parser.add_argument("--rounds", type=int, default=6)
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    transformers.logging.set_verbosity(50)
+    transformers.logging.disable_progress_bar()
+    torch.set_num_threads(1)
+    count = {"passed": 0, "failed": 0, "refused": 0, "left out": 0}
+    for task, names in MODELS.items():
+        if given.tasks and task not in given.tasks:
+            continue
+        for name in names:
+            theirs = transformers.pipeline(task, str(FIXTURES / name), device="cpu", dtype="float32")
+            ours = accel.pipeline(task, str(FIXTURES / name), device="cpu")
+            for turn in range(given.rounds):
+                rng = random.Random(f"{given.seed} {task} {name} {turn}")
+                with tempfile.TemporaryDirectory() as work:
+                    inputs, options = DRAWN[task](theirs, pathlib.Path(work), rng)
+                    outcome, why = compare(theirs, ours, inputs, options)
+                count[outcome] += 1
+                if outcome in ("failed", "refused") or os.environ.get("SHOW_LEFT") and outcome != "passed":
+                    print(f"{outcome}: {task} {name} {ascii(inputs)[:300]} {json.dumps(options)}\n    {ascii(why)}", flush=True)
+    print(", ".join(f"{n} {what}" for what, n in count.items()))
+    return count["failed"] > 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
