@@ -634,6 +634,9 @@ def delta_fixtures():
                                "attention_bias": True, "tie_word_embeddings": True, "hidden_act": "gelu", "rms_norm_eps": 5e-3, "max_position_embeddings": 200,
                                "rope_parameters": {"rope_type": "default", "rope_theta": 500.0, "partial_rotary_factor": 0.5}})
     yield "qwen3_next_odd", dict(config=odd, classes=["Qwen3NextForCausalLM", "Qwen3NextForQuestionAnswering"], cases=("single",), length=141, dtype=torch.bfloat16, after=fades())
+    wide = T.Qwen3NextConfig(**{**delta, **moe, "num_hidden_layers": 2, "full_attention_interval": 2, "linear_num_key_heads": 1, "linear_num_value_heads": 2,
+                                "linear_key_head_dim": 35, "linear_value_head_dim": 18, "max_position_embeddings": 200})  # keys as wide as kernels of tiles want
+    yield "qwen3_next_wide", dict(config=wide, classes=["Qwen3NextForCausalLM"], cases=("single", "left"), length=141, dtype=torch.bfloat16, after=fades())
     text = T.Qwen3_5TextConfig(**{**delta, "full_attention_interval": 2, "num_hidden_layers": 3, "max_position_embeddings": 100})
     yield "qwen3_5_text", dict(config=text, classes=["Qwen3_5ForCausalLM", "Qwen3_5TextForSequenceClassification"], cases=("single", "left"), length=75, after=fades())
     seen = dict(depth=1, hidden_size=8, intermediate_size=9, num_heads=2, patch_size=2, out_hidden_size=24, num_position_embeddings=4)
