@@ -27,14 +27,14 @@ typedef struct job {
   float alpha, limit;
   /* [experts]: first place and number of the pairs of each; pair at each place; place of each pair */
   int32_t *start, *count, *order, *place;
-  int32_t
-      *token_of; /* [experts]: first token where those of the pairs follow each other, else -1 */
+  /* [experts]: first token where those of the pairs follow each other, else -1 */
+  int32_t *token_of;
   /* [experts]: those that have pairs, which are all that is read, in the order of use */
   int32_t *chosen, n_chosen;
   int32_t *group, n_group; /* of these that are used now */
   int64_t first, n, room;  /* their places, as many as the workspace has rows for at a time */
-  float *middle, *down;    /* [pairs][I], [pairs][H] */
-  float *strip;            /* [workers][STRIP_FLOATS] */
+  float *middle;           /* [pairs][I] */
+  float *down;             /* [pairs][H] of streamed experts, of others [workers][STRIP_FLOATS] */
   float *bias;             /* [workers][2][I]: of up and of gate where they are stored in turn */
   float *scale, *zero;     /* [pairs], of rows as kernels read them */
   char *rows;              /* such rows */
@@ -221,7 +221,7 @@ static void add_task(void *arg, uint32_t index, uint32_t worker) {
       memset(kit_f32(&j->l->out[0]) + t * j->hidden + col, 0,
              (size_t)((col_end < j->hidden ? col_end : j->hidden) - col) * sizeof(float));
     for (int32_t i = 0; i < j->n_group; i++)
-      add_results(j, j->group[i], at, stop, j->strip + (int64_t)worker * STRIP_FLOATS);
+      add_results(j, j->group[i], at, stop, j->down + (int64_t)worker * STRIP_FLOATS);
   }
 }
 
@@ -388,7 +388,8 @@ static int32_t run_pass(job *j, accel_plugin_error *error) {
 static uint64_t lay_out(const kit_launch *l, uint32_t workers, char *base, job *j) {
   const int64_t k = kit_cols(&l->in[IDX]), pairs = tokens_of(l) * k, experts = l->in[W_UP].dim[0],
                 hidden = kit_cols(&l->in[X]);
-  const int64_t inner = l->in[W_DOWN].dim[2], widest = hidden > inner ? hidden : inner;
+  const int64_t inner = l->in[W_DOWN].dim[2], widest = hidden > inner ? hidden : inner,
+                strips = (int64_t)workers * STRIP_FLOATS;
   int64_t at = 0;
 #define PART(field, type, count)                    \
   if (base) j->field = (type *)(void *)(base + at); \
@@ -406,8 +407,7 @@ static uint64_t lay_out(const kit_launch *l, uint32_t workers, char *base, job *
   PART(token_zero, float, tokens_of(l));
   PART(token_rows, char, tokens_of(l) * cpu_act_row(CPU_ACT_F32, hidden) * 4);
   PART(middle, float, pairs *inner);
-  PART(down, float, pairs *hidden);
-  PART(strip, float, workers *STRIP_FLOATS);
+  PART(down, float, pairs *hidden > strips ? pairs * hidden : strips);
   PART(bias, float, kit_has(&l->in[BIAS_UP]) ? workers * 2 * inner : 0);
 #undef PART
   return (uint64_t)at;

@@ -38,12 +38,11 @@ static void flushed_task(void *arg, uint32_t i, uint32_t worker) {
 }
 
 void cpu_parallel(const kit_launch *l, uint32_t n, accel_plugin_task_fn fn, void *arg) {
-  flushed f = {fn, arg};
   if (n > 1 && cpu_workers(l) > 1) {
-    l->host->parallel(l->host->self, n, flushed_task, &f);
+    l->host->parallel(l->host->self, n, flushed_task, &(flushed){fn, arg});
     return;
   }
-  for (uint32_t i = 0; i < n; i++) flushed_task(&f, i, 0);
+  for (uint32_t i = 0; i < n; i++) fn(arg, i, 0); /* the launch's thread is in the mode already */
 }
 
 uint32_t cpu_tasks(const kit_launch *l, int64_t rows, double cost) {

@@ -20,8 +20,8 @@ uint32_t cpu_workers(const kit_launch *launch);
 
 /* Runs fn(arg, i, worker) for all i < n on the host's threads and returns when all are done; worker
  * < cpu_workers tells tasks that run at the same time apart.  On the calling thread alone, as
- * worker 0, when n is 1 or there are no others.  Each task's thread is in the mode of
- * cpu_float_mode_flush meanwhile. */
+ * worker 0, when n is 1 or there are no others.  Called in a launch, whose thread is in the mode of
+ * cpu_float_mode_flush; so are the others meanwhile. */
 void cpu_parallel(const kit_launch *launch, uint32_t n, accel_plugin_task_fn fn, void *arg);
 
 /* Into how many tasks to split `rows` rows that take about `cost` nanoseconds each: 1 when waking
