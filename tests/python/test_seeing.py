@@ -427,11 +427,16 @@ class Queue(unittest.TestCase):
 
     def test_steps_are_shared_and_a_request_ends_when_it_is_cancelled(self):
         with accel.Model(os.path.join(SEEING, "llava"), device=DEVICES[0]) as model:
-            heard, begun = [], threading.Event()
+            heard, begun, asked = [], threading.Event(), threading.Event()
             options = {"images": self.PICTURES[:1], "kind": "question", "ignore_eos": True}
             endless = model.submit_generate("what", lambda t: begun.set(), max_new_tokens=2 ** 31 - 1, **options)  # what the context leaves
             self.assertTrue(begun.wait(60))
-            short = [model.submit_generate("what", lambda t, i=i: heard.append(i), max_new_tokens=20, **options) for i in range(2)]
+
+            def hear(i):
+                asked.wait(60)  # a loaded machine might be done with one request before it asks for the next
+                heard.append(i)
+            short = [model.submit_generate("what", lambda t, i=i: hear(i), max_new_tokens=20, **options) for i in range(2)]
+            asked.set()
             for ticket in short:
                 self.assertEqual(len(ticket.wait()[0].ids), 20)
             self.assertNotEqual(heard, sorted(heard))  # token after token, not one request after the other
