@@ -115,29 +115,44 @@ int32_t kit_result(const accel_plugin_node *node, uint32_t i) {
 
 /* ---- the deep copy ---- */
 
+/* Names and lists of a few bytes, tens of thousands of them, share blocks; under a sanitizer, which
+ * watches what lies around an allocation, each has one of its own. */
+enum { BLOCK = ACCEL_SANITIZER ? 0 : 64 << 10 };
+
 typedef struct block {
   struct block *next;
+  size_t used, size; /* bytes behind this head */
 } block;
 
 typedef struct copy {
   accel_plugin_program program; /* first: the public pointer is the copy's */
-  block *blocks;
+  block *blocks;                /* the newest first */
   bool failed;
 } copy;
 
-/* Memory of the copy; NULL (and failed) when there is none.  Zero bytes give a valid pointer. */
+/* Memory of the copy, zeroed, aligned to 16 bytes; NULL (and failed) when there is none.  Zero
+ * bytes give a valid pointer. */
 static void *grab(copy *c, uint64_t count, uint64_t size) {
-  block *b = count > (SIZE_MAX / 2 - sizeof(block)) / (size ? size : 1)
-                 ? NULL
-                 : malloc(sizeof(block) * 2 + count * size);
-  if (!b) {
+  const size_t head = (sizeof(block) + 15) & ~(size_t)15;
+  if (count > (SIZE_MAX / 2 - head) / (size ? size : 1)) {
     c->failed = true;
     return NULL;
   }
-  b->next = c->blocks;
-  c->blocks = b;
-  memset(b + 2, 0, count * size);
-  return b + 2;
+  const size_t n = ((size_t)(count * size) + 15) & ~(size_t)15;
+  block *b = c->blocks;
+  if (!b || b->size - b->used < n) {
+    const size_t all = n > BLOCK ? n : BLOCK;
+    b = calloc(1, head + all);
+    if (!b) {
+      c->failed = true;
+      return NULL;
+    }
+    *b = (block){.next = c->blocks, .size = all};
+    c->blocks = b;
+  }
+  void *out = (char *)b + head + b->used;
+  b->used += n;
+  return out;
 }
 
 static const char *grab_text(copy *c, const char *text) {

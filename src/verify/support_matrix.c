@@ -55,33 +55,26 @@ static void write_answer(const char *answer, const char *why, accel__buffer *b) 
   accel__buffer_text(b, "}");
 }
 
-/* The weakest of the entries' answers; a precision the weights' source cannot make is a no, too. */
-static accel_status ask(const accel__device *device, const accel_plugin_program *p,
-                        const char *precision, accel__buffer *b) {
-  accel__arena arena = {0};
-  accel_plugin_precision how;
+/* The weakest of the entries' answers; verdict [n_entry] is room for them. */
+static void ask(const accel__device *device, const accel_plugin_program *p,
+                const accel_plugin_precision *precision, accel_plugin_verdict *verdict,
+                accel__buffer *b) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  accel_status status = accel__precision_for(p, precision, NULL, 0, &arena, &how);
-  accel_plugin_verdict *verdict = accel__arena_array(&arena, p->n_entry, sizeof *verdict);
-  if (!verdict) status = ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; verdict && i < p->n_entry; i++) verdict[i].size = sizeof *verdict;
-  if (status == ACCEL_OK) {
-    int32_t rc = device->plugin->supports(device->index, p, &how, verdict, &error),
-            answer = ACCEL_PLUGIN_NATIVE;
-    const char *why = rc ? error.message : "";
-    for (uint32_t i = 0; !rc && i < p->n_entry; i++) {
-      if (verdict[i].answer == ACCEL_PLUGIN_NO)
-        answer = ACCEL_PLUGIN_NO, why = verdict[i].why;
-      else if (verdict[i].answer == ACCEL_PLUGIN_EMULATED && answer == ACCEL_PLUGIN_NATIVE)
-        answer = ACCEL_PLUGIN_EMULATED, why = verdict[i].why;
-    }
-    write_answer(rc || answer == ACCEL_PLUGIN_NO ? "no"
-                 : answer == ACCEL_PLUGIN_NATIVE ? "native"
-                                                 : "emulated",
-                 why, b);
+  for (uint32_t i = 0; i < p->n_entry; i++)
+    verdict[i] = (accel_plugin_verdict){.size = sizeof *verdict};
+  int32_t rc = device->plugin->supports(device->index, p, precision, verdict, &error),
+          answer = ACCEL_PLUGIN_NATIVE;
+  const char *why = rc ? error.message : "";
+  for (uint32_t i = 0; !rc && i < p->n_entry; i++) {
+    if (verdict[i].answer == ACCEL_PLUGIN_NO)
+      answer = ACCEL_PLUGIN_NO, why = verdict[i].why;
+    else if (verdict[i].answer == ACCEL_PLUGIN_EMULATED && answer == ACCEL_PLUGIN_NATIVE)
+      answer = ACCEL_PLUGIN_EMULATED, why = verdict[i].why;
   }
-  accel__arena_free(&arena);
-  return status;
+  write_answer(rc || answer == ACCEL_PLUGIN_NO ? "no"
+               : answer == ACCEL_PLUGIN_NATIVE ? "native"
+                                               : "emulated",
+               why, b);
 }
 
 static accel_status write_capable(accel *ctx, const accel__choice *devices, const char *model,
@@ -93,18 +86,24 @@ static accel_status write_capable(accel *ctx, const accel__choice *devices, cons
     accel__clear_error();
     return ACCEL_OK;
   }
-  accel_status status = ACCEL_OK;
+  const accel_plugin_program *program = accel__program_view(built->program);
+  accel__arena arena = {0};
+  accel_plugin_precision *how = accel__arena_array(&arena, accel__precision_count, sizeof *how);
+  accel_plugin_verdict *verdict = accel__arena_array(&arena, program->n_entry, sizeof *verdict);
+  accel_status status = how && verdict ? ACCEL_OK : ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t p = 0; p < accel__precision_count && status == ACCEL_OK; p++)
+    status = accel__precision_for(program, accel__precision_names[p], NULL, 0, &arena, &how[p]);
   accel__buffer_printf(b, "\"architecture\":\"%s\",\"capable\":{", built->architecture);
   for (uint32_t d = 0; d < devices->n && status == ACCEL_OK; d++) {
     accel__buffer_printf(b, "%s\"%s\":{", d ? "," : "", devices->device[d]->info.name);
-    for (uint32_t p = 0; p < accel__precision_count && status == ACCEL_OK; p++) {
+    for (uint32_t p = 0; p < accel__precision_count; p++) {
       accel__buffer_printf(b, "%s\"%s\":", p ? "," : "", accel__precision_names[p]);
-      status = ask(devices->device[d], accel__program_view(built->program),
-                   accel__precision_names[p], b);
+      ask(devices->device[d], program, &how[p], verdict, b);
     }
     accel__buffer_text(b, "}");
   }
   accel__buffer_text(b, "}");
+  accel__arena_free(&arena);
   accel__model_free(&built);
   return status;
 }
