@@ -16,7 +16,12 @@
 #include "kernels/kernels.h"
 #include "kernels/math_body.h"
 
-enum { C = CPU_DELTA_ROWS, W = CPU_DELTA_VECTORS, BLOCK = W * V };
+enum {
+  C = CPU_DELTA_ROWS,
+  W = CPU_DELTA_VECTORS,
+  BLOCK = W * V,
+  AHEAD = 8 /* rows of a state that a single row asks for before their use */
+};
 
 /* What the blocks of a chunk share. */
 typedef struct chunk {
@@ -239,6 +244,12 @@ V_INLINE void delta_move(const int whole, vf e, const float *from, vf k, const f
     delta_keep(whole, to + at, v_mul(k, v_load(d + at)), cols - at);
 }
 
+/* Asks for four rows of a state. */
+V_INLINE void delta_ask(const float *s, int64_t lds, int64_t cols) {
+  for (int r = 0; s && r < 4; r++)
+    for (int64_t at = 0; at < cols; at += 16) v_prefetch_far(s + r * lds + at);
+}
+
 /* A single row: rows of the state one after the other, all columns of each, as they lie in memory.
  * ks, qs: [cols] each, rounded up to whole vectors. */
 V_INLINE void delta_single(const int whole, const cpu_delta *g, const chunk *c, int64_t cols,
@@ -252,8 +263,11 @@ V_INLINE void delta_single(const int whole, const cpu_delta *g, const chunk *c, 
     v_store(qs + at, v_zero());
   }
   int64_t i = 0;
-  for (; from && i + 4 <= dk; i += 4)
+  for (; from && i + 4 <= dk; i += 4) { /* the next head's state lies behind this one's */
+    delta_ask(from + (i + AHEAD) * ld, ld, cols);
+    delta_ask(to ? to + i * ld : NULL, ld, cols);
     delta_add(4, whole, k + i, q + i, from + i * ld, ld, cols, ks, qs);
+  }
   for (; from && i < dk; i++) delta_add(1, whole, k + i, q + i, from + i * ld, ld, cols, ks, qs);
   for (int64_t at = 0; at < cols; at += V) {
     vf x = delta_load(whole, g->v + at, cols - at);
