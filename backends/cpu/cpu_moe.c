@@ -8,13 +8,7 @@
 
 #include "cpu_moe_stream.h"
 
-enum {
-  FEW_ROWS = 4, /* of an expert: those that are not worth tasks of their own */
-  /* results of the second product that stay in a cache until they are added to their tokens': so
-   * many rows, and the fewer rows an expert has, the more columns */
-  STRIP_ROWS = 256,
-  STRIP_FLOATS = STRIP_ROWS * 128
-};
+enum { FEW_ROWS = 4 }; /* of an expert on average: tasks are as many as workers */
 enum { X, IDX, WT, W_UP, W_DOWN, BIAS_UP, BIAS_DOWN };
 
 typedef struct job {
@@ -34,10 +28,13 @@ typedef struct job {
   int32_t *group, n_group; /* of these that are used now */
   int64_t first, n, room;  /* their places, as many as the workspace has rows for at a time */
   float *middle;           /* [pairs][I] */
-  float *down;             /* [pairs][H] of streamed experts, of others [workers][STRIP_FLOATS] */
-  float *bias;             /* [workers][2][I]: of up and of gate where they are stored in turn */
-  float *scale, *zero;     /* [pairs], of rows as kernels read them */
-  char *rows;              /* such rows */
+  float *down;             /* [pairs][H], of streamed experts */
+  /* [pairs], of others: token and weight of the pair at each place */
+  int32_t *token_at;
+  float *weight_at;
+  float *bias;         /* [workers][2][I]: of up and of gate where they are stored in turn */
+  float *scale, *zero; /* [pairs], of rows as kernels read them */
+  char *rows;          /* such rows */
   float *token_scale, *token_zero; /* [tokens] */
   char *token_rows;     /* the same of each token once, whatever the number of its choices */
   bool converted;       /* they are there */
@@ -46,7 +43,7 @@ typedef struct job {
   cpu_act_format x; /* what it reads */
   const float *from;
   bool by_token; /* from: rows of tokens, else of places */
-  int64_t from_ld, row_bytes, parts, strip_cols;
+  int64_t from_ld, row_bytes;
   float *to;
   uint32_t tasks;
 } job;
@@ -75,26 +72,38 @@ static bool lies_ready(const job *j, int32_t expert) {
   return j->by_token && j->token_of[expert] >= 0 && (j->converted || j->x == CPU_ACT_F32);
 }
 
+/* Row `at` of the pass, of a token that is not read where it lies. */
+static void fetch_row(const job *j, int64_t at) {
+  const int64_t t = j->order[j->first + at] / j->k;
+  const float *x = j->from + (j->token + t) * j->from_ld;
+  char *to = j->rows + at * j->row_bytes;
+  if (j->x == CPU_ACT_F32) {
+    memcpy(to, x, (size_t)j->e->k * sizeof *x);
+  } else if (j->converted) {
+    memcpy(to, j->token_rows + t * j->row_bytes, (size_t)j->row_bytes);
+    j->scale[at] = j->token_scale[t];
+    j->zero[at] = j->token_zero[t];
+  } else {
+    cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to, j->scale + at,
+                     j->zero + at);
+  }
+}
+
 /* Rows in the order of places, as the kernel reads them. */
 static void rows_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
+  const int64_t begin = cpu_share(j->n, index, j->tasks),
+                end = cpu_share(j->n, index + 1, j->tasks);
   (void)worker;
-  for (int64_t i = j->first + cpu_share(j->n, index, j->tasks);
-       i < j->first + cpu_share(j->n, index + 1, j->tasks); i++) {
-    if (lies_ready(j, kit_i32(&j->l->in[IDX])[j->token * j->k + j->order[i]])) continue;
-    const int64_t at = i - j->first, t = j->by_token ? j->order[i] / j->k : 0;
-    const float *x = j->from + (j->by_token ? j->token + t : at) * j->from_ld;
-    char *to = j->rows + at * j->row_bytes;
-    if (j->x == CPU_ACT_F32) {
-      memcpy(to, x, (size_t)j->e->k * sizeof *x);
-    } else if (j->by_token && j->converted) {
-      memcpy(to, j->token_rows + t * j->row_bytes, (size_t)j->row_bytes);
-      j->scale[at] = j->token_scale[t];
-      j->zero[at] = j->token_zero[t];
-    } else {
-      cpu_convert_rows(j->kernels->convert[j->x], j->x, x, j->from_ld, 1, j->e->k, to,
-                       j->scale + at, j->zero + at);
-    }
+  if (!j->by_token) {
+    cpu_convert_rows(j->kernels->convert[j->x], j->x, j->from + begin * j->from_ld, j->from_ld,
+                     end - begin, j->e->k, j->rows + begin * j->row_bytes, j->scale + begin,
+                     j->zero + begin);
+    return;
+  }
+  for (int64_t at = begin; at < end; at++) {
+    const int32_t pair = j->order[j->first + at];
+    if (!lies_ready(j, kit_i32(&j->l->in[IDX])[j->token * j->k + pair])) fetch_row(j, at);
   }
 }
 
@@ -170,85 +179,55 @@ static cpu_gemm gemm_of(const job *j, int32_t expert, const place_range *r) {
   return g;
 }
 
+/* A share of all experts' panels. */
 static void product_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
-  const int32_t expert = j->group[index / j->parts];
-  const uint32_t part = index % (uint32_t)j->parts;
-  const place_range r = places_of(j, expert);
-  const int64_t panel = cpu_share(j->e->panels, part, (uint32_t)j->parts),
-                panel_end = cpu_share(j->e->panels, part + 1, (uint32_t)j->parts);
-  if (r.rows < 1) return;
-  cpu_gemm g = gemm_of(j, expert, &r);
-  if (j->e == &j->moe->up)
-    set_epilogue(j, expert, panel, panel_end, j->bias + worker * 2 * j->inner, &g);
-  j->kernel->run(&g, 0, r.rows, panel, panel_end);
-}
-
-/* An expert's results in the columns of some panels, times their weights, to the tokens' sums. */
-static void add_results(const job *j, int32_t expert, int64_t panel, int64_t panel_end,
-                        float *strip) {
-  const place_range r = places_of(j, expert);
-  const int64_t col = panel * j->kernel->cols, end = panel_end * j->kernel->cols,
-                cols = (end < j->hidden ? end : j->hidden) - col;
-  cpu_gemm g = gemm_of(j, expert, &r);
-  g.n = cols;
-  g.w = (const char *)g.w + panel * g.panel_bytes;
-  if (g.bias) g.bias += col;
-  g.y = strip;
-  g.ldy = j->strip_cols;
-  for (int64_t row = 0; row < r.rows; row += STRIP_ROWS) {
-    const int64_t rows = row + STRIP_ROWS < r.rows ? STRIP_ROWS : r.rows - row;
-    j->kernel->run(&g, 0, rows, 0, panel_end - panel);
-    for (int64_t i = 0; i < rows; i++) {
-      const int64_t pair = j->token * j->k + j->order[j->first + r.first + row + i];
-      j->kernels->accumulate(kit_f32(&j->l->in[WT])[pair], strip + i * j->strip_cols,
-                             kit_f32(&j->l->out[0]) + pair / j->k * j->hidden + col, cols);
-    }
-    g.x = (const char *)g.x + rows * j->row_bytes;
-    if (g.x_scale) g.x_scale += rows, g.x_zero += rows;
+  const int64_t panels = j->e->panels, all = j->n_group * panels,
+                end = cpu_share(all, index + 1, j->tasks);
+  for (int64_t at = cpu_share(all, index, j->tasks), stop; at < end; at = stop) {
+    const int32_t expert = j->group[at / panels];
+    const int64_t first = at / panels * panels;
+    stop = end < first + panels ? end : first + panels;
+    const place_range r = places_of(j, expert);
+    if (r.rows < 1) continue;
+    cpu_gemm g = gemm_of(j, expert, &r);
+    if (j->e == &j->moe->up)
+      set_epilogue(j, expert, at - first, stop - first, j->bias + worker * 2 * j->inner, &g);
+    j->kernel->run(&g, 0, r.rows, at - first, stop - first);
   }
 }
 
-/* The second product of all experts, in some columns. */
+/* The second product of all experts, in the columns of some panels: times their weights, results
+ * are added to those of their tokens. */
 static void add_task(void *arg, uint32_t index, uint32_t worker) {
   const job *j = arg;
-  const int64_t step = j->strip_cols / j->kernel->cols,
-                end = cpu_share(j->e->panels, index + 1, j->tasks);
-  for (int64_t at = cpu_share(j->e->panels, index, j->tasks); at < end; at += step) {
-    const int64_t stop = at + step < end ? at + step : end, col = at * j->kernel->cols,
-                  col_end = stop * j->kernel->cols;
-    for (int64_t t = j->token; t < j->token + j->tokens; t++)
-      memset(kit_f32(&j->l->out[0]) + t * j->hidden + col, 0,
-             (size_t)((col_end < j->hidden ? col_end : j->hidden) - col) * sizeof(float));
-    for (int32_t i = 0; i < j->n_group; i++)
-      add_results(j, j->group[i], at, stop, j->down + (int64_t)worker * STRIP_FLOATS);
+  const int64_t panel = cpu_share(j->e->panels, index, j->tasks),
+                panel_end = cpu_share(j->e->panels, index + 1, j->tasks),
+                col = panel * j->kernel->cols, end = panel_end * j->kernel->cols,
+                cols = (end < j->hidden ? end : j->hidden) - col;
+  float *y = kit_f32(&j->l->out[0]) + j->token * j->hidden;
+  (void)worker;
+  for (int64_t t = 0; t < j->tokens; t++)
+    memset(y + t * j->hidden + col, 0, (size_t)cols * sizeof *y);
+  for (int32_t i = 0; i < j->n_group; i++) {
+    const place_range r = places_of(j, j->group[i]);
+    cpu_gemm g = gemm_of(j, j->group[i], &r);
+    g.y = y;
+    g.to = j->token_at + j->first + r.first;
+    g.weight = j->weight_at + j->first + r.first;
+    j->kernel->run(&g, 0, r.rows, panel, panel_end);
   }
 }
 
-/* All experts' products in a task, whose columns are its own. */
-static void run_additions(job *j) {
-  const int64_t tasks = 4 * (int64_t)cpu_workers(j->l);
-  int64_t rows = 1;
-  for (int32_t i = 0; i < j->n_group; i++)
-    if (j->count[j->group[i]] > rows) rows = j->count[j->group[i]];
-  if (rows > STRIP_ROWS) rows = STRIP_ROWS;
-  j->strip_cols = STRIP_FLOATS / rows / j->kernel->cols * j->kernel->cols;
-  j->tasks = (uint32_t)(j->e->panels < tasks ? j->e->panels : tasks);
-  cpu_parallel(j->l, j->tasks, add_task, j);
-}
-
-/* Experts with many rows take unequally long, and each is cut for all threads; those with few are
- * cut as one. */
+/* Experts with many rows take unequally long, and each is cut for all threads.  Those with few take
+ * as long as their panels to fetch, and every task begins with some that nobody has asked for. */
 static void run_products(job *j) {
-  if (j->to == NULL) {
-    run_additions(j);
-    return;
-  }
   const bool few = j->n < FEW_ROWS * j->n_group;
-  const int64_t tasks = 4 * (int64_t)cpu_workers(j->l),
-                most = few ? (tasks + j->n_group - 1) / j->n_group : tasks;
-  j->parts = j->e->panels < most ? j->e->panels : most;
-  cpu_parallel(j->l, (uint32_t)(j->n_group * j->parts), product_task, j);
+  const int64_t workers = cpu_workers(j->l), tasks = few ? workers : 4 * workers,
+                panels = j->e->panels, most = panels < tasks ? panels : tasks;
+  j->tasks = (uint32_t)most;
+  if (j->to && !few) j->tasks = (uint32_t)(j->n_group * most);
+  cpu_parallel(j->l, j->tasks, j->to ? product_task : add_task, j);
 }
 
 /* to NULL: results are added to the tokens' sums. */
@@ -332,6 +311,10 @@ static void place_pairs(job *j) {
     for (int32_t n = 1; n < j->count[e] && run; n++) run = order[n] / j->k == first + n;
     j->token_of[e] = run ? (int32_t)first : -1;
   }
+  for (int64_t i = 0; !j->moe->streamed && i < j->pairs; i++) {
+    j->token_at[i] = (int32_t)(j->order[i] / j->k);
+    j->weight_at[i] = kit_f32(&j->l->in[WT])[j->token * j->k + j->order[i]];
+  }
 }
 
 /* Places [first, first + n), of experts of the group. */
@@ -388,8 +371,7 @@ static int32_t run_pass(job *j, accel_plugin_error *error) {
 static uint64_t lay_out(const kit_launch *l, uint32_t workers, char *base, job *j) {
   const int64_t k = kit_cols(&l->in[IDX]), pairs = tokens_of(l) * k, experts = l->in[W_UP].dim[0],
                 hidden = kit_cols(&l->in[X]);
-  const int64_t inner = l->in[W_DOWN].dim[2], widest = hidden > inner ? hidden : inner,
-                strips = (int64_t)workers * STRIP_FLOATS;
+  const int64_t inner = l->in[W_DOWN].dim[2], widest = hidden > inner ? hidden : inner;
   int64_t at = 0;
 #define PART(field, type, count)                    \
   if (base) j->field = (type *)(void *)(base + at); \
@@ -407,7 +389,9 @@ static uint64_t lay_out(const kit_launch *l, uint32_t workers, char *base, job *
   PART(token_zero, float, tokens_of(l));
   PART(token_rows, char, tokens_of(l) * cpu_act_row(CPU_ACT_F32, hidden) * 4);
   PART(middle, float, pairs *inner);
-  PART(down, float, pairs *hidden > strips ? pairs * hidden : strips);
+  PART(down, float, pairs *hidden);
+  PART(token_at, int32_t, pairs);
+  PART(weight_at, float, pairs);
   PART(bias, float, kit_has(&l->in[BIAS_UP]) ? workers * 2 * inner : 0);
 #undef PART
   return (uint64_t)at;

@@ -36,6 +36,7 @@ typedef struct linear {
   float *x, *w, *gate, *bias, *bias_gate, *residual, *packed;
   int act;
   bool glu;
+  float limit;
 } linear;
 
 static int64_t width(const linear *t) {
@@ -82,7 +83,8 @@ static cpu_gemm gemm_of(const linear *t, float *y) {
                     .ldr = t->n,
                     .act = t->act,
                     .glu = t->glu,
-                    .alpha = 1.702f};
+                    .alpha = 1.702f,
+                    .limit = t->limit};
 }
 
 static double expected(const linear *t, int64_t i, int64_t j) {
@@ -90,6 +92,10 @@ static double expected(const linear *t, int64_t i, int64_t j) {
   for (int64_t k = 0; k < t->k; k++) {
     up += (double)t->x[i * t->ldx + k] * t->w[j * t->k + k];
     if (t->glu) gate += (double)t->x[i * t->ldx + k] * t->gate[j * t->k + k];
+  }
+  if (t->limit > 0) {
+    gate = fmin(gate, t->limit);
+    up = fmax(fmin(up, t->limit), -t->limit);
   }
   y = t->glu ? activation(t->act, gate, 1.702f) * (up + (t->act == ACCEL_PLUGIN_ACT_SWIGLU_OAI))
              : activation(t->act, up, 1.702f);
@@ -122,7 +128,35 @@ static void test_linear_sizes(void **state) {
     bool residual = pick(0, 1);
     linear t = make_linear(pick(1, 70), pick(1, 70), pick(1, 70), act, pick(0, 3) == 0, pick(0, 1),
                            residual);
+    if (t.glu && pick(0, 1)) t.limit = 1.5f;
     run_linear(&t, residual && pick(0, 1));
+    release();
+  }
+}
+
+/* Weighted rows that are added to others, several to the same in different calls. */
+static void test_linear_added(void **state) {
+  (void)state;
+  for (int i = 0; i < 100; i++) {
+    linear t = make_linear(pick(1, 40), pick(1, 70), pick(1, 70), ACCEL_PLUGIN_ACT_NONE, false,
+                           true, false);
+    const int64_t rows = t.m + 5, half = t.m / 2;
+    float *weight = filled(t.m), *before = filled(rows * t.n), *y = copy_of(before, rows * t.n);
+    int32_t *to = guard(t.m);
+    cpu_gemm g = gemm_of(&t, y);
+    g.to = to;
+    g.weight = weight;
+    for (int64_t r = 0; r < t.m; r++) to[r] = (int32_t)(r < half ? r : t.m + 4 - (r - half));
+    if (half) to[t.m - 1] = 0; /* of the first call's */
+    kernels.linear[CPU_LAYOUT_F32].run(&g, 0, half, 0, panels(&t));
+    kernels.linear[CPU_LAYOUT_F32].run(&g, half, t.m, 0, panels(&t));
+    for (int64_t r = 0; r < rows; r++)
+      for (int64_t j = 0; j < t.n; j++) {
+        double sum = before[r * t.n + j];
+        for (int64_t from = 0; from < t.m; from++)
+          if (to[from] == r) sum += (double)weight[from] * expected(&t, from, j);
+        check("added", y[r * t.n + j], sum, 4e-6 * (16 + sqrt((double)t.k)));
+      }
     release();
   }
 }
@@ -371,10 +405,11 @@ static void test_table(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_table),         cmocka_unit_test(test_linear_sizes),
-      cmocka_unit_test(test_linear_shapes), cmocka_unit_test(test_linear_special),
-      cmocka_unit_test(test_norm),          cmocka_unit_test(test_softmax),
-      cmocka_unit_test(test_elementwise),   cmocka_unit_test(test_rope),
+      cmocka_unit_test(test_table),          cmocka_unit_test(test_linear_sizes),
+      cmocka_unit_test(test_linear_added),   cmocka_unit_test(test_linear_shapes),
+      cmocka_unit_test(test_linear_special), cmocka_unit_test(test_norm),
+      cmocka_unit_test(test_softmax),        cmocka_unit_test(test_elementwise),
+      cmocka_unit_test(test_rope),
   };
   CPU_GUARD_RUN(tests);
 }

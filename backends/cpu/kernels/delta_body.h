@@ -15,8 +15,17 @@
 
 #include "kernels/kernels.h"
 #include "kernels/math_body.h"
+#include "kernels/unroll.h"
 
-enum { C = CPU_DELTA_ROWS, W = CPU_DELTA_VECTORS, BLOCK = W * V };
+enum {
+  C = CPU_DELTA_ROWS,
+  W = CPU_DELTA_VECTORS,
+  BLOCK = W * V,
+  /* sums in registers: rows by vectors */
+  ROWS = V_REGISTERS >= 32 ? 4 : 6,
+  VECS = V_REGISTERS >= 32 ? W : 2,
+  AHEAD = 8 /* rows of a state that a single row asks for before their use */
+};
 
 /* What the blocks of a chunk share. */
 typedef struct chunk {
@@ -31,12 +40,16 @@ typedef struct chunk {
 /* to[ld] = factor * from[dk] / sqrt(|from|^2 + eps), eps 0: factor * from. */
 static void delta_take(const float *from, int64_t dk, float eps, float factor, float *to) {
   vf sum = v_zero();
-  for (int64_t i = 0; eps > 0 && i < dk; i += V) {
-    vf x = v_loadn(from + i, dk - i);
+  const int64_t whole = dk / V * V;
+  for (int64_t i = 0; eps > 0 && i < whole; i += V) {
+    vf x = v_load(from + i);
     sum = v_fma(x, x, sum);
   }
-  vf scale = v_set(eps > 0 ? factor / sqrtf(v_sum(sum) + eps) : factor);
-  for (int64_t i = 0; i < dk; i += V) v_store(to + i, v_mul(v_loadn(from + i, dk - i), scale));
+  const vf rest = whole < dk ? v_loadn(from + whole, dk - whole) : v_zero();
+  if (eps > 0) sum = v_fma(rest, rest, sum);
+  const vf scale = v_set(eps > 0 ? factor / sqrtf(v_sum(sum) + eps) : factor);
+  for (int64_t i = 0; i < whole; i += V) v_store(to + i, v_mul(v_load(from + i), scale));
+  if (whole < dk) v_store(to + whole, v_mul(rest, scale));
 }
 
 /* a[i] = k . k_i, p[i] = q . k_i for i < n, where q follows k, and k_i+1 is two rows behind k_i. */
@@ -105,66 +118,117 @@ V_INLINE void delta_keep(const int whole, float *to, vf x, int64_t cols) {
     v_storen(to, x, cols);
 }
 
-/* u[n][BLOCK] = kq[n][dk] s[dk][cols] */
+/* u[n][.. VECS V ..] = kq[n][dk] s[dk][cols], rows of u BLOCK floats apart */
 V_INLINE void delta_read(const int n, const int whole, const float *kq, int64_t ld, int64_t dk,
                          const float *s, int64_t lds, int64_t cols, float *u) {
-  vf sum[4][W];
-  for (int r = 0; r < n; r++)
-    for (int w = 0; w < W; w++) sum[r][w] = v_zero();
-  for (int64_t i = 0; i < dk; i++) {
-    vf x[W];
-    for (int w = 0; w < W; w++) x[w] = delta_load(whole, s + i * lds + w * V, cols - w * V);
-    for (int r = 0; r < n; r++) {
-      vf k = v_set(kq[r * ld + i]);
-      for (int w = 0; w < W; w++) sum[r][w] = v_fma(k, x[w], sum[r][w]);
-    }
+  vf sum[ROWS][VECS];
+  MICRO_UNROLL for (int r = 0; r < n; r++) {
+    MICRO_UNROLL for (int w = 0; w < VECS; w++) sum[r][w] = v_zero();
   }
-  for (int r = 0; r < n; r++)
-    for (int w = 0; w < W; w++) v_store(u + r * BLOCK + w * V, sum[r][w]);
+  for (int64_t i = 0; i < dk; i++) {
+    vf x[VECS];
+    MICRO_UNROLL for (int w = 0; w < VECS; w++) x[w] =
+        delta_load(whole, s + i * lds + w * V, cols - w * V);
+    MICRO_UNROLL for (int r = 0; r < n; r++) {
+      const vf k = v_set(kq[r * ld + i]);
+      MICRO_UNROLL for (int w = 0; w < VECS; w++) v_accumulate(&sum[r][w], k, x[w]);
+    }
+    v_fence();
+  }
+  MICRO_UNROLL for (int r = 0; r < n; r++) {
+    MICRO_UNROLL for (int w = 0; w < VECS; w++) v_store(u + r * BLOCK + w * V, sum[r][w]);
+  }
 }
+
+/* Height of the tile of up to ROWS rows that starts `left` rows before the end. */
+static inline int64_t delta_height(int64_t left) {
+  const int64_t tiles = (left + ROWS - 1) / ROWS;
+  return (left + tiles - 1) / tiles;
+}
+
+/* A call of f(n, ...) for each height n of a tile. */
+#if V_REGISTERS >= 32
+#define DELTA_TILE(n, f, ...) \
+  switch (n) {                \
+    case 1:                   \
+      f(1, __VA_ARGS__);      \
+      break;                  \
+    case 2:                   \
+      f(2, __VA_ARGS__);      \
+      break;                  \
+    case 3:                   \
+      f(3, __VA_ARGS__);      \
+      break;                  \
+    default:                  \
+      f(4, __VA_ARGS__);      \
+  }
+#else
+#define DELTA_TILE(n, f, ...) \
+  switch (n) {                \
+    case 1:                   \
+      f(1, __VA_ARGS__);      \
+      break;                  \
+    case 2:                   \
+      f(2, __VA_ARGS__);      \
+      break;                  \
+    case 3:                   \
+      f(3, __VA_ARGS__);      \
+      break;                  \
+    case 4:                   \
+      f(4, __VA_ARGS__);      \
+      break;                  \
+    case 5:                   \
+      f(5, __VA_ARGS__);      \
+      break;                  \
+    default:                  \
+      f(6, __VA_ARGS__);      \
+  }
+#endif
 
 V_INLINE void delta_read_all(const int whole, const chunk *c, int64_t dk, const float *s,
                              int64_t lds, int64_t cols) {
-  int64_t t = 0;
-#if V_REGISTERS >= 32
-  for (; t + 2 <= c->rows; t += 2)
-    delta_read(4, whole, c->kq + 2 * t * c->ld, c->ld, dk, s, lds, cols, c->u + 2 * t * BLOCK);
-#endif
-  for (; t < c->rows; t++)
-    delta_read(2, whole, c->kq + 2 * t * c->ld, c->ld, dk, s, lds, cols, c->u + 2 * t * BLOCK);
+  for (int64_t at = 0; at < BLOCK; at += VECS * V)
+    for (int64_t t = 0, n; t < 2 * c->rows; t += n) {
+      n = delta_height(2 * c->rows - t);
+      DELTA_TILE(n, delta_read, whole, c->kq + t * c->ld, c->ld, dk, s + at, lds, cols - at,
+                 c->u + t * BLOCK + at)
+    }
 }
 
-/* to[n][cols] = decay * from[n][cols] + (kd[rows][n])^T d[rows][BLOCK], d two rows apart; from NULL:
- * zeros. */
-V_INLINE void delta_write(const int n, const int whole, const chunk *c, int64_t i,
-                          const float *from, int64_t ldf, float *to, int64_t ldt, int64_t cols) {
+/* to[n][.. VECS V ..] = decay * from[n][cols] + (kd[rows][n])^T d[rows][BLOCK], d two rows apart;
+ * from NULL: zeros. */
+V_INLINE void delta_write(const int n, const int whole, const chunk *c, const float *kd,
+                          const float *d, const float *from, int64_t ldf, float *to, int64_t ldt,
+                          int64_t cols) {
   const vf decay = v_set(c->e[c->rows - 1]);
-  vf sum[4][W];
-  for (int r = 0; r < n; r++)
-    for (int w = 0; w < W; w++)
-      sum[r][w] = from ? v_mul(decay, delta_load(whole, from + (i + r) * ldf + w * V, cols - w * V))
-                       : v_zero();
-  for (int64_t s = 0; s < c->rows; s++) {
-    vf x[W];
-    for (int w = 0; w < W; w++) x[w] = v_load(c->u + 2 * s * BLOCK + w * V);
-    for (int r = 0; r < n; r++) {
-      vf k = v_set(c->kd[s * c->ld + i + r]);
-      for (int w = 0; w < W; w++) sum[r][w] = v_fma(k, x[w], sum[r][w]);
-    }
+  vf sum[ROWS][VECS];
+  MICRO_UNROLL for (int r = 0; r < n; r++) {
+    MICRO_UNROLL for (int w = 0; w < VECS; w++) sum[r][w] =
+        from ? v_mul(decay, delta_load(whole, from + r * ldf + w * V, cols - w * V)) : v_zero();
   }
-  for (int r = 0; r < n; r++)
-    for (int w = 0; w < W; w++)
-      delta_keep(whole, to + (i + r) * ldt + w * V, sum[r][w], cols - w * V);
+  for (int64_t s = 0; s < c->rows; s++, kd += c->ld, d += 2 * BLOCK) {
+    vf x[VECS];
+    MICRO_UNROLL for (int w = 0; w < VECS; w++) x[w] = v_load(d + w * V);
+    MICRO_UNROLL for (int r = 0; r < n; r++) {
+      const vf k = v_set(kd[r]);
+      MICRO_UNROLL for (int w = 0; w < VECS; w++) v_accumulate(&sum[r][w], k, x[w]);
+    }
+    v_fence();
+  }
+  MICRO_UNROLL for (int r = 0; r < n; r++) {
+    MICRO_UNROLL for (int w = 0; w < VECS; w++)
+        delta_keep(whole, to + r * ldt + w * V, sum[r][w], cols - w * V);
+  }
 }
 
 V_INLINE void delta_write_all(const int whole, const chunk *c, int64_t dk, const float *from,
                               int64_t ldf, float *to, int64_t ldt, int64_t cols) {
-  int64_t i = 0;
-#if V_REGISTERS >= 32
-  for (; i + 4 <= dk; i += 4) delta_write(4, whole, c, i, from, ldf, to, ldt, cols);
-#endif
-  for (; i + 2 <= dk; i += 2) delta_write(2, whole, c, i, from, ldf, to, ldt, cols);
-  for (; i < dk; i++) delta_write(1, whole, c, i, from, ldf, to, ldt, cols);
+  for (int64_t at = 0; at < BLOCK; at += VECS * V)
+    for (int64_t i = 0, n; i < dk; i += n) {
+      n = delta_height(dk - i);
+      DELTA_TILE(n, delta_write, whole, c, c->kd + i, c->u + at, from ? from + i * ldf + at : NULL,
+                 ldf, to + i * ldt + at, ldt, cols - at)
+    }
 }
 
 /* The changes d_t, in place of S^T k_t, and the results. */
@@ -239,6 +303,12 @@ V_INLINE void delta_move(const int whole, vf e, const float *from, vf k, const f
     delta_keep(whole, to + at, v_mul(k, v_load(d + at)), cols - at);
 }
 
+/* Asks for four rows of a state. */
+V_INLINE void delta_ask(const float *s, int64_t lds, int64_t cols) {
+  for (int r = 0; s && r < 4; r++)
+    for (int64_t at = 0; at < cols; at += 16) v_prefetch_far(s + r * lds + at);
+}
+
 /* A single row: rows of the state one after the other, all columns of each, as they lie in memory.
  * ks, qs: [cols] each, rounded up to whole vectors. */
 V_INLINE void delta_single(const int whole, const cpu_delta *g, const chunk *c, int64_t cols,
@@ -252,8 +322,11 @@ V_INLINE void delta_single(const int whole, const cpu_delta *g, const chunk *c, 
     v_store(qs + at, v_zero());
   }
   int64_t i = 0;
-  for (; from && i + 4 <= dk; i += 4)
+  for (; from && i + 4 <= dk; i += 4) { /* the next head's state lies behind this one's */
+    delta_ask(from + (i + AHEAD) * ld, ld, cols);
+    delta_ask(to ? to + i * ld : NULL, ld, cols);
     delta_add(4, whole, k + i, q + i, from + i * ld, ld, cols, ks, qs);
+  }
   for (; from && i < dk; i++) delta_add(1, whole, k + i, q + i, from + i * ld, ld, cols, ks, qs);
   for (int64_t at = 0; at < cols; at += V) {
     vf x = delta_load(whole, g->v + at, cols - at);

@@ -80,7 +80,7 @@ static bool finish_sums(const cpu_gemm *g, const vi (*sum)[GEMM_VECS], const flo
                         const char *scale, int64_t scale_row, int64_t zero, bool first,
                         const float *tile, int64_t row, int64_t rows, int64_t panel) {
   const int64_t col = panel * GEMM_COLS;
-  if (g->glu || !g->group || g->n - col < GEMM_COLS) return false;
+  if (g->glu || g->to || !g->group || g->n - col < GEMM_COLS) return false;
   const vf alpha = v_set(g->alpha);
   vf bias[GEMM_VECS], factor[GEMM_VECS], total[GEMM_VECS];
   MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {

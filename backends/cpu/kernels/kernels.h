@@ -66,7 +66,8 @@ enum { CPU_NARROW_BLOCK = 512 }; /* k of one chain of sums over narrow floats, a
 /* y[m, n] = act(x[m, k] w^T + bias) + residual.
  * glu: n counts the results; a panel holds cols/2 columns of up and then the same columns of gate;
  * y = (act(gate) * up) + residual; limit > 0: gate is at most that before, and up within it on
- * either side. */
+ * either side.
+ * to: y[to[i]] += weight[i] (x[i] w^T + bias), without act, glu and residual. */
 typedef struct cpu_gemm {
   int64_t n, k;
   const void *x; /* cpu_act_format elements */
@@ -81,6 +82,8 @@ typedef struct cpu_gemm {
   const float *bias, *bias_gate; /* [n] or NULL */
   const float *residual;         /* [m, n] or NULL; may be y itself */
   int64_t ldr;
+  const int32_t *to;   /* [m], or NULL */
+  const float *weight; /* [m] */
   int32_t act, glu;
   float alpha, limit;
   const cpu_implicit_gemm *implicit_gemm; /* NULL: rows of x follow each other */

@@ -80,16 +80,26 @@ static bool finish_whole(const cpu_gemm *g, const float *tile, int64_t row, int6
   return false;
 }
 
-#define WHOLE_GATED(act)                                                        \
-  case act:                                                                     \
-    for (int64_t i = 0; i < rows; i++, tile += GEMM_COLS, y += g->ldy) {        \
-      MICRO_UNROLL for (int64_t j = 0; j < WIDTH; j += V) {                     \
-        vf v = v_act(act, v_add(v_load(tile + WIDTH + j), gate[j / V]), alpha); \
-        v = v_mul(v_add(v_load(tile + j), up[j / V]), v);                       \
-        v_store(y + j, r ? v_add(v, v_load(r + j)) : v);                        \
-      }                                                                         \
-      if (r) r += g->ldr;                                                       \
-    }                                                                           \
+/* act(gate) * up, SWIGLU_OAI's with 1 more than up, of operands cut to `limit`; a NaN stays. */
+V_INLINE vf gated(const int act, vf up, vf gate, vf alpha, vf limit) {
+  if (act == ACCEL_PLUGIN_ACT_SWIGLU_OAI) {
+    gate = v_min(limit, gate);
+    up = v_max(v_sub(v_zero(), limit), v_min(limit, up));
+    up = v_add(up, v_set(1.0f));
+  }
+  return v_mul(up, v_act(act, gate, alpha));
+}
+
+#define WHOLE_GATED(act)                                                          \
+  case act:                                                                       \
+    for (int64_t i = 0; i < rows; i++, tile += GEMM_COLS, y += g->ldy) {          \
+      MICRO_UNROLL for (int64_t j = 0; j < WIDTH; j += V) {                       \
+        vf v = gated(act, v_add(v_load(tile + j), up[j / V]),                     \
+                     v_add(v_load(tile + WIDTH + j), gate[j / V]), alpha, limit); \
+        v_store(y + j, r ? v_add(v, v_load(r + j)) : v);                          \
+      }                                                                           \
+      if (r) r += g->ldr;                                                         \
+    }                                                                             \
     return true;
 
 /* The same of gated panels. */
@@ -97,8 +107,11 @@ static bool finish_gated(const cpu_gemm *g, const float *tile, int64_t row, int6
                          int64_t panel) {
   enum { WIDTH = GEMM_COLS / 2 };
   const int64_t col = panel * WIDTH;
-  if (!g->glu || g->limit > 0 || g->n - col < WIDTH || WIDTH % V) return false;
-  vf up[(WIDTH + V - 1) / V], gate[(WIDTH + V - 1) / V], alpha = v_set(g->alpha);
+  const bool limited = g->limit > 0;
+  if (!g->glu || g->n - col < WIDTH || WIDTH % V) return false;
+  if (limited && g->act != ACCEL_PLUGIN_ACT_SWIGLU_OAI) return false;
+  const vf alpha = v_set(g->alpha), limit = v_set(limited ? g->limit : INFINITY);
+  vf up[(WIDTH + V - 1) / V], gate[(WIDTH + V - 1) / V];
   MICRO_UNROLL for (int64_t j = 0; j < WIDTH; j += V) {
     up[j / V] = g->bias ? v_load(g->bias + col + j) : v_zero();
     gate[j / V] = g->bias_gate ? v_load(g->bias_gate + col + j) : v_zero();
@@ -109,6 +122,7 @@ static bool finish_gated(const cpu_gemm *g, const float *tile, int64_t row, int6
     WHOLE_GATED(ACCEL_PLUGIN_ACT_SILU)
     WHOLE_GATED(ACCEL_PLUGIN_ACT_GELU)
     WHOLE_GATED(ACCEL_PLUGIN_ACT_GELU_TANH)
+    WHOLE_GATED(ACCEL_PLUGIN_ACT_SWIGLU_OAI)
   }
   return false;
 }
@@ -135,12 +149,24 @@ static void join_gated(const cpu_gemm *g, float *tile, int64_t rows) {
   }
 }
 
+/* Weighted rows are added to y. */
+static void finish_added(const cpu_gemm *g, float *tile, int64_t row, int64_t rows, int64_t col,
+                         int64_t cols) {
+  add_bias(tile, rows, g->bias ? g->bias + col : NULL, cols);
+  for (int64_t i = row; i < row + rows; i++, tile += GEMM_COLS) {
+    const vf weight = v_set(g->weight[i]);
+    float *y = g->y + g->to[i] * g->ldy + col;
+    for (int64_t j = 0; j < cols; j += V)
+      v_storen(y + j, v_fma(weight, v_load(tile + j), v_loadn(y + j, cols - j)), cols - j);
+  }
+}
+
 /* Prefetches what finish() will write to and add: many rows of y lie on as many pages. */
 V_INLINE void prefetch_result(const cpu_gemm *g, int64_t row, int64_t rows, int64_t panel) {
   const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width;
   for (int64_t i = row; i < row + rows; i++)
     for (int64_t j = col; j < col + width && j < g->n; j += 16) {
-      v_prefetch(g->y + i * g->ldy + j);
+      v_prefetch(g->y + (g->to ? g->to[i] : i) * g->ldy + j);
       if (g->residual) v_prefetch(g->residual + i * g->ldr + j);
     }
 }
@@ -149,6 +175,10 @@ static inline void finish(const cpu_gemm *g, float *tile, int64_t row, int64_t r
                           int64_t panel) {
   const int64_t width = g->glu ? GEMM_COLS / 2 : GEMM_COLS, col = panel * width,
                 cols = g->n - col < width ? g->n - col : width;
+  if (g->to) {
+    finish_added(g, tile, row, rows, col, cols);
+    return;
+  }
   if (finish_whole(g, tile, row, rows, panel) || finish_gated(g, tile, row, rows, panel)) return;
   add_bias(tile, rows, g->bias ? g->bias + col : NULL, cols);
   if (g->glu) {
