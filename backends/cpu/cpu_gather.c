@@ -59,21 +59,30 @@ static void unpack_row(const gather_job *j, int64_t row, float *y) {
                 (int32_t)(row % j->shape.cols), y);
 }
 
-static void read_row(gather_job *j, int64_t row, float *y) {
+static void read_rows(gather_job *j, int64_t row, int64_t count, float *y) {
   accel_plugin_error error = {.size = sizeof error, .node = -1};
-  if (j->reader->rows_read(j->reader->self, j->weight, row, 1, y, &error) &&
+  if (j->reader->rows_read(j->reader->self, j->weight, row, count, y, &error) &&
       !atomic_exchange(&j->failed, true))
     j->error = error;
 }
 
+/* Of results from, .., to-1: how many from the first on are rows that follow each other, as those of
+ * positions do. */
+static int64_t run_of(const gather_job *j, int64_t from, int64_t to) {
+  int64_t n = 1;
+  while (from + n < to && j->index[from + n] == j->index[from] + n) n++;
+  return n;
+}
+
 static void gather_task(void *arg, uint32_t i, uint32_t worker) {
   gather_job *j = arg;
-  const int64_t bytes = j->cols * 4;
+  const int64_t bytes = j->cols * 4, end = cpu_share(j->rows, i + 1, j->tasks);
   (void)worker;
-  for (int64_t r = cpu_share(j->rows, i, j->tasks); r < cpu_share(j->rows, i + 1, j->tasks); r++) {
+  for (int64_t r = cpu_share(j->rows, i, j->tasks), n; r < end; r += n) {
     float *y = (float *)(void *)(j->y + r * bytes);
+    n = j->reader ? run_of(j, r, end) : 1;
     if (j->reader)
-      read_row(j, j->index[r], y);
+      read_rows(j, j->index[r], n, y);
     else if (j->linear)
       unpack_row(j, j->index[r], y);
     else if (j->matrix)
@@ -81,7 +90,7 @@ static void gather_task(void *arg, uint32_t i, uint32_t worker) {
     else
       memcpy(y, j->table + j->index[r] * bytes, (size_t)bytes);
     if (j->scale != 1.0f)
-      j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, y, 1, &j->scale, 0, y, j->cols);
+      j->kernels->binary(ACCEL_PLUGIN_BINARY_MUL, y, 1, &j->scale, 0, y, n * j->cols);
   }
 }
 

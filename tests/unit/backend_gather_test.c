@@ -1,5 +1,6 @@
 /* backend_gather_test.c - gathered rows that a product of one row alone reads: the CPU plugin sums
- * them up where they lie, on every instruction set, to the bit what it gives of gathered rows. */
+ * them up where they lie, on every instruction set, to the bit what it gives of gathered rows.
+ * Rows of a table that stays in its file. */
 #include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
@@ -179,13 +180,106 @@ static void test_subnormals(void **state) {
 #endif
 }
 
+/* ---- a table that stays in its file ---- */
+
+/* A MiB, below which tables are copied. */
+enum { FILE_ROWS = 1024, FILE_COLS = 256, READ = 48 };
+
+typedef struct file {
+  int64_t calls, rows, fails_at; /* row that cannot be read */
+} file;
+
+static float in_file(int64_t row, int64_t col) { return (float)(row * FILE_COLS + col); }
+
+static int32_t read_rows(void *self, uint32_t index, int64_t first, int64_t n, float *out,
+                         accel_plugin_error *error) {
+  file *f = self;
+  (void)index;
+  assert_true(first >= 0 && n > 0 && first + n <= FILE_ROWS);
+  f->calls++;
+  f->rows += n;
+  if (f->fails_at >= first && f->fails_at < first + n) {
+    snprintf(error->message, sizeof error->message, "no such row");
+    return error->rc = ACCEL_PLUGIN_E_IO;
+  }
+  for (int64_t i = 0; i < n * FILE_COLS; i++) out[i] = in_file(first, i);
+  return ACCEL_PLUGIN_OK;
+}
+
+/* Nothing but rows is asked for. */
+static int32_t map_none(void *self, uint32_t index, accel_plugin_weight_view *out,
+                        accel_plugin_error *error) {
+  (void)self, (void)index, (void)out, (void)error;
+  fail_msg("the table is mapped");
+  return ACCEL_PLUGIN_E_IO;
+}
+static void unmap_none(void *self, uint32_t index) {
+  (void)self, (void)index;
+  fail_msg("the table is unmapped");
+}
+
+/* Rows that follow each other are read together, whatever lies between such runs. */
+static void test_runs_of_rows(void **state) {
+  static float got[READ * FILE_COLS];
+  int32_t wanted[READ];
+  (void)state;
+  unsetenv("ACCEL_ISA");
+  accel__program *p = accel__program_new("table");
+  const accel__dim read = accel__const_dim(p, READ);
+  const int64_t dims[2] = {FILE_ROWS, FILE_COLS};
+  accel__tensor ids = accel__input(p, "ids", ACCEL_PLUGIN_I32, -1, 1, &read),
+                table_of = accel__weight(p, &(accel__weight_spec){.name = "table",
+                                                                  .use = ACCEL_PLUGIN_USE_EMBEDDING,
+                                                                  .rank = 2,
+                                                                  .dim = {dims[0], dims[1]}}),
+                out = accel__gather(p, table_of, ids);
+  accel__entry(p, "run", &ids, 1, &out, 1);
+  assert_int_equal(accel__program_finish(p), 0);
+  file f = {.fails_at = -1};
+  accel_plugin_host host = {.size = sizeof host,
+                            .abi = ACCEL_PLUGIN_ABI_NOW,
+                            .self = &f,
+                            .weight_map = map_none,
+                            .weight_unmap = unmap_none,
+                            .rows_read = read_rows};
+  const accel_plugin_format fp32 = {
+      ACCEL_PLUGIN_F32, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, ACCEL_PLUGIN_NO_DTYPE, 0, 0};
+  accel_plugin_options options = {
+      .size = sizeof options,
+      .host = &host,
+      .precision = {.size = sizeof options.precision, .name = "fp32", .format = &fp32},
+      .in_file = (const uint8_t[1]){1}};
+  accel_plugin_endpoint *endpoint = NULL;
+  accel_plugin_error error = {.size = sizeof error};
+  if (plugin->init(0, accel__program_view(p), &options, &endpoint, &error))
+    fail_msg("%s", error.message);
+  /* the last 20 rows, 20 times one row, rows down, the last one again */
+  for (int i = 0; i < READ; i++)
+    wanted[i] = i < 20 ? FILE_ROWS - 20 + i : i < 40 ? 3 : i < READ - 1 ? 100 - i : FILE_ROWS - 1;
+  accel_plugin_view in = view(ACCEL_PLUGIN_I32, wanted, sizeof wanted),
+                    to = view(ACCEL_PLUGIN_F32, got, sizeof got);
+  in.rank = 1, in.dim[0] = READ;
+  accel_plugin_run r = {.size = sizeof r, .host = &host};
+  assert_int_equal(plugin->handler(endpoint, NULL, &r, &in, 1, &to, 1, &error), 0);
+  assert_int_equal(f.rows, READ);
+  assert_int_equal(f.calls, 1 + READ - 20);
+  for (int i = 0; i < READ; i++)
+    for (int c = 0; c < FILE_COLS; c++)
+      assert_true(got[i * FILE_COLS + c] == in_file(wanted[i], c));
+  f.fails_at = FILE_ROWS - 3;
+  assert_int_equal(plugin->handler(endpoint, NULL, &r, &in, 1, &to, 1, &error), ACCEL_PLUGIN_E_IO);
+  assert_non_null(strstr(error.message, "no such row"));
+  plugin->cleanup(endpoint, &host);
+  accel__program_free(&p);
+}
+
 int main(void) {
   void *library = dlopen(ACCEL_TEST_PLUGINS "/libaccel_cpu.so", RTLD_NOW | RTLD_LOCAL);
   accel_plugin_query_fn query = NULL;
   if (library) *(void **)&query = dlsym(library, ACCEL_PLUGIN_QUERY_SYMBOL);
   plugin = query ? query(NULL, ACCEL_PLUGIN_ABI_NOW) : NULL;
   if (!plugin) return fprintf(stderr, "%s\n", dlerror()), 1;
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_isas),
-                                     cmocka_unit_test(test_subnormals)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_isas), cmocka_unit_test(test_subnormals),
+                                     cmocka_unit_test(test_runs_of_rows)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
