@@ -199,6 +199,8 @@ static accel_status set_template(accel__tokenizer *t, accel__template *to, const
       ACCEL_TRY(accel__template_push_text(t, to, letter == 'B', type));
     else if (letter == 'W')
       ACCEL_TRY(push_prompt(t, to, settings));
+    else if (letter == 'L' && id_of(t, token_of(letter, class, settings)) < 0 && t->model.unk >= 0)
+      ACCEL_TRY(accel__template_push_id(t, to, t->model.unk, type));
     else
       ACCEL_TRY(push(t, to, token_of(letter, class, settings), type));
     at += strcspn(at, " ");
