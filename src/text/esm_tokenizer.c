@@ -85,7 +85,7 @@ accel_status accel__esm_json(const accel__tokenizer *t, const accel__json_file *
     return accel__fail(ACCEL_ERROR_UNSUPPORTED, "%s: %zu tokens; at most %d of EsmTokenizer",
                        t->name, t->vocab.n, MAX_TOKENS);
   accel__buffer_text(b, "{");
-  ACCEL_TRY(accel__put_added_tokens(root, &esm_class, b));
+  ACCEL_TRY(accel__put_added_tokens(root, NULL, &esm_class, b));
   accel__buffer_text(b,
                      "\"pre_tokenizer\":{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":"
                      "\"Split\",\"pattern\":{\"Regex\":");

@@ -11,6 +11,7 @@
 #include "text/sentencepiece.h"
 #include "text/settings.h"
 #include "text/tiktoken.h"
+#include "text/tokenizer_class.h"
 
 enum { FILE_MAX = 256 << 20 };
 
@@ -167,11 +168,11 @@ static accel_status add_token(accel__tokenizer *t, file_t *file, json_t *item, i
   return accel__vocab_add(&t->added_vocab, content, a->content_n, a->id);
 }
 
-/* `named`: tokens of tokenizer_config.json, which come behind the file's own where it lacks them
- * (TokenizersBackend.__init__); NULL: none. */
-static accel_status parse_added(accel__tokenizer *t, file_t *file, file_t *named) {
-  json_t *array = NULL, *more = named ? accel__json_get(named->root, "added_tokens") : NULL;
-  ACCEL_TRY(accel__json_array(file, file->root, "added_tokens", &array));
+/* array: the file's; `named`: tokens of tokenizer_config.json, which come behind them where the file
+ * lacks them, or where added_tokens_decoder gives them other flags (TokenizersBackend.__init__);
+ * NULL: none. */
+static accel_status parse_added(accel__tokenizer *t, file_t *file, json_t *array, file_t *named) {
+  json_t *more = named ? accel__json_get(named->root, "added_tokens") : NULL;
   size_t n = 0;
   ACCEL_JSON_EACH(item, array) n++;
   ACCEL_JSON_EACH(item, more) n++;
@@ -185,7 +186,8 @@ static accel_status parse_added(accel__tokenizer *t, file_t *file, file_t *named
   ACCEL_TRY_AS(add_token(t, file, item, &next_id), "added_tokens[%zu]", t->added_n);
   ACCEL_JSON_EACH(item, more) {
     const char *content = accel__json_get(item, "content")->valuestring;
-    if (accel__vocab_id(&t->added_vocab, content, strlen(content)) < 0)
+    if (accel__vocab_id(&t->added_vocab, content, strlen(content)) < 0 ||
+        cJSON_IsTrue(accel__json_get(item, "listed")))
       ACCEL_TRY(add_token(t, named, item, &next_id));
   }
   return accel__added_build(t);
@@ -248,10 +250,12 @@ static void count_tokens(accel__tokenizer *t) {
 }
 
 /* The file without vocabulary and merges is in `file`; both are in `scan`, or the vocabulary is in
- * t->vocab already. */
-static accel_status build(accel__tokenizer *t, file_t *file, const accel__scan *scan,
+ * t->vocab already.  made: model, normalizer, pre-tokenizer, decoder and added tokens in their place
+ * of the file's, or NULL. */
+static accel_status build(accel__tokenizer *t, file_t *file, file_t *made, const accel__scan *scan,
                           file_t *named) {
-  json_t *root = file->root, *model = accel__json_get(root, "model");
+  json_t *root = file->root, *top = made ? made->root : root, *added = NULL;
+  json_t *model = accel__json_get(top, "model");
   const char *version = "1.0";
   if (!cJSON_IsObject(root) || !cJSON_IsObject(model))
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'model' must be an object", file->name);
@@ -262,32 +266,106 @@ static accel_status build(accel__tokenizer *t, file_t *file, const accel__scan *
   ACCEL_TRY(model_kind(t, file, model, scan));
   ACCEL_TRY_AS(model_fields(t, file, model), "model");
   ACCEL_TRY(build_model(t, file, model, scan));
-  ACCEL_TRY(accel__parse_normalizer(t, file, accel__json_get(root, "normalizer")));
-  ACCEL_TRY(accel__parse_pre_tokenizer(t, file, accel__json_get(root, "pre_tokenizer")));
+  ACCEL_TRY(accel__parse_normalizer(t, file, accel__json_get(top, "normalizer")));
+  ACCEL_TRY(accel__parse_pre_tokenizer(t, file, accel__json_get(top, "pre_tokenizer")));
   t->bytes_last =
       t->pre_tokenizers && t->pre_tokenizer[t->pre_tokenizers - 1].kind == ACCEL__PRE_BYTE_LEVEL;
   ACCEL_TRY(accel__parse_post_processor(t, file, accel__json_get(root, "post_processor")));
-  ACCEL_TRY(accel__parse_decoder(t, file, accel__json_get(root, "decoder")));
+  ACCEL_TRY(accel__parse_decoder(t, file, accel__json_get(top, "decoder")));
   ACCEL_TRY_AS(parse_truncation(t, file, accel__json_get(root, "truncation")), "truncation");
   ACCEL_TRY_AS(parse_padding(t, file, accel__json_get(root, "padding")), "padding");
-  ACCEL_TRY(parse_added(t, file, named));
+  ACCEL_TRY(accel__json_array(file, top, "added_tokens", &added));
+  ACCEL_TRY(parse_added(t, file, added, named));
   count_tokens(t);
   t->info.continuing_subword_prefix = t->model.prefix;
   return ACCEL_OK;
 }
 
-/* settings: tokenizer_config.json, whose special tokens are added where the file lacks them; NULL:
- * none. */
+/* ---- what a class makes anew ---- */
+
+/* The step of a type in a tokenizer.json's part, or in its sequence; NULL: none. */
+static json_t *step_of(json_t *part, const char *members, const char *type) {
+  json_t *is = accel__json_get(part, "type");
+  if (cJSON_IsString(is) && strcmp(is->valuestring, type) == 0) return part;
+  ACCEL_JSON_EACH(step, accel__json_get(part, members)) {
+    is = accel__json_get(step, "type");
+    if (cJSON_IsString(is) && strcmp(is->valuestring, type) == 0) return step;
+  }
+  return NULL;
+}
+
+/* Whether the file's vocabulary is of the kind that the class takes. */
+static bool fits(const accel__tokenizer_class *class, json_t *root, const accel__scan *scan) {
+  json_t *type = accel__json_get(accel__json_get(root, "model"), "type");
+  if (!scan->vocab) return false;
+  if (cJSON_IsString(type)) return strcmp(type->valuestring, class->model) == 0;
+  return strcmp(class->model, "Unigram") == 0 ? *scan->vocab == '['
+         : strcmp(class->model, "BPE") == 0   ? scan->merges != NULL
+                                              : *scan->vocab == '{' && !scan->merges;
+}
+
+static accel_status class_json(const accel__tokenizer_class *class, json_t *settings, json_t *root,
+                               accel__json_file *out) {
+  json_t *map = step_of(accel__json_get(root, "normalizer"), "normalizers", "Precompiled");
+  json_t *charsmap = accel__json_get(map, "precompiled_charsmap");
+  const char *text = cJSON_IsString(charsmap) ? charsmap->valuestring : NULL;
+  json_t *listed = accel__json_get(settings, "added_tokens_decoder")
+                       ? NULL
+                       : accel__json_get(root, "added_tokens");
+  accel__buffer b = {0};
+  accel__buffer_text(&b, "{");
+  accel_status status = accel__put_added_tokens(settings, listed, &class->tokens, &b);
+  if (status == ACCEL_OK)
+    status = accel__put_class_steps(class, settings, text, text ? strlen(text) : 0, &b);
+  accel__buffer_text(&b, "\"model\":{");
+  accel__put_class_model(class, settings, &b);
+  accel__buffer_text(&b, "}}");
+  if (status == ACCEL_OK) status = accel__buffer_status(&b);
+  if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, "tokenizer_config.json", out);
+  accel__buffer_free(&b);
+  return status;
+}
+
+/* The files beside a tokenizer.json: what tokenizer_config.json and the others say together, and
+ * the root of config.json. */
+typedef struct companions {
+  json_t *settings, *model;
+} companions;
+
+static accel_status build_parsed(accel__tokenizer *t, file_t *file, const accel__scan *scan,
+                                 const companions *with) {
+  accel__json_file named = {0}, made = {0};
+  json_t *root = file->root, *settings = with->settings;
+  const bool byte_level =
+      step_of(accel__json_get(root, "pre_tokenizer"), "pretokenizers", "ByteLevel") ||
+      step_of(accel__json_get(root, "decoder"), "decoders", "ByteLevel");
+  const accel__tokenizer_class *class =
+      accel__auto_tokenizer_class(settings, with->model, byte_level);
+  accel_status status;
+  if (class && fits(class, root, scan)) {
+    status = class_json(class, settings, root, &made);
+    if (status == ACCEL_OK) status = build(t, file, &made, scan, NULL);
+    if (status == ACCEL_OK) status = accel__finish_class(t, class, settings);
+    t->class = class;
+  } else {
+    status = accel__settings_tokens(settings, t->name, &named);
+    if (status == ACCEL_OK) status = build(t, file, NULL, scan, &named);
+  }
+  accel__json_free(&made);
+  accel__json_free(&named);
+  return status;
+}
+
+/* with: NULL, no other file counts. */
 static accel_status build_from_json(accel__tokenizer *t, const char *json, size_t n,
-                                    json_t *settings) {
+                                    const companions *with) {
   accel__scan scan;
-  accel__json_file file = {0}, named = {0};
+  accel__json_file file = {0};
   accel_status status = accel__scan_tokenizer(json, n, t->name, &scan);
   if (status == ACCEL_OK)
     status = accel__json_parse(scan.rest.data ? scan.rest.data : "", scan.rest.n, t->name, &file);
-  if (status == ACCEL_OK && settings) status = accel__settings_tokens(settings, t->name, &named);
-  if (status == ACCEL_OK) status = build(t, &file, &scan, &named);
-  accel__json_free(&named);
+  if (status == ACCEL_OK)
+    status = with ? build_parsed(t, &file, &scan, with) : build(t, &file, NULL, &scan, NULL);
   accel__json_free(&file);
   accel__buffer_free(&scan.rest);
   return status;
@@ -298,6 +376,7 @@ static accel_status build_from_json(accel__tokenizer *t, const char *json, size_
 typedef struct special {
   const char *key;
   int32_t *id;
+  int named;            /* its place in accel__named_token_keys */
   const char *usual[3]; /* tried when no file names one */
 } special;
 
@@ -313,33 +392,27 @@ static void named_special(const accel__tokenizer *t, json_t *object, const char 
 static void find_specials(accel__tokenizer *t, json_t *config, json_t *map) {
   accel__tokenizer_info *info = &t->info;
   const special specials[] = {
-      {"cls_token", &info->cls, {"[CLS]", "<s>"}},
-      {"sep_token", &info->sep, {"[SEP]", "</s>"}},
-      {"pad_token", &info->pad, {"[PAD]", "<pad>"}},
-      {"mask_token", &info->mask, {"[MASK]", "<mask>"}},
-      {"unk_token", &info->unk, {"[UNK]", "<unk>"}},
-      {"bos_token", &info->bos, {"<s>"}},
-      {"eos_token", &info->eos, {"</s>"}},
+      {"cls_token", &info->cls, 5, {"[CLS]", "<s>"}},
+      {"sep_token", &info->sep, 3, {"[SEP]", "</s>"}},
+      {"pad_token", &info->pad, 4, {"[PAD]", "<pad>"}},
+      {"mask_token", &info->mask, 6, {"[MASK]", "<mask>"}},
+      {"unk_token", &info->unk, 2, {"[UNK]", "<unk>"}},
+      {"bos_token", &info->bos, 0, {"<s>"}},
+      {"eos_token", &info->eos, 1, {"</s>"}},
   };
   for (size_t i = 0; i < sizeof specials / sizeof *specials; ++i) {
     int32_t *id = specials[i].id;
     *id = -1;
     named_special(t, map, specials[i].key, id);
     named_special(t, config, specials[i].key, id); /* wins */
+    const char *own = t->class ? t->class->tokens.own[specials[i].named] : NULL;
+    if (own && *id < 0 && !cJSON_GetObjectItemCaseSensitive(config, specials[i].key))
+      *id = accel__token_to_id(t, own, strlen(own));
     for (int k = 0; !config && !map && *id < 0 && k < 3 && specials[i].usual[k]; ++k) {
       *id = accel__token_to_id(t, specials[i].usual[k], strlen(specials[i].usual[k]));
     }
   }
   if (info->unk < 0 && t->model.unk >= 0) info->unk = t->model.unk;
-}
-
-/* Classes whose padding_side is "left" where the file does not say. */
-static bool pads_left(json_t *config) {
-  static const char *const classes[] = {"Gemma", "Siglip2", "Llama", "CodeLlama"};
-  json_t *class = accel__json_get(config, "tokenizer_class");
-  for (size_t i = 0; cJSON_IsString(class) && i < sizeof classes / sizeof *classes; ++i)
-    if (accel__starts_with(class->valuestring, classes[i])) return true;
-  return false;
 }
 
 static accel_status read_config(accel__tokenizer *t, file_t *config) {
@@ -360,7 +433,7 @@ static accel_status read_config(accel__tokenizer *t, file_t *config) {
   if (t->model.kind == ACCEL__VOCAB_MODEL_BPE && !for_bpe) t->info.clean_up = false;
   t->info.model_max_length = length >= 1 && length < 1e9 ? (uint32_t)length : 0;
   t->info.pad_left =
-      padding ? strcmp(padding, "left") == 0 : t->info.pad_left || pads_left(config->root);
+      padding ? strcmp(padding, "left") == 0 : t->info.pad_left || (t->class && t->class->left);
   if (truncation) t->info.truncate_left = strcmp(truncation, "left") == 0;
   ACCEL_TRY(accel__json_array(config, config->root, "model_input_names", &names));
   ACCEL_JSON_EACH(item, names)
@@ -369,87 +442,11 @@ static accel_status read_config(accel__tokenizer *t, file_t *config) {
   return ACCEL_OK;
 }
 
-/* BERT's normalizer as its tokenizer's class makes it of tokenizer_config.json. */
-static accel_status read_bert(file_t *config, accel__normalizer *n) {
-  n->clean_text = n->handle_chinese_chars = n->lowercase = true;
-  ACCEL_TRY(accel__json_bool(config, config->root, "do_lower_case", &n->lowercase));
-  ACCEL_TRY(
-      accel__json_bool(config, config->root, "tokenize_chinese_chars", &n->handle_chinese_chars));
-  n->strip_accents = n->lowercase; /* null */
-  return accel__json_bool(config, config->root, "strip_accents", &n->strip_accents);
-}
-
-/* Classes that do so whatever tokenizer.json says. */
-static accel_status read_bert_settings(accel__tokenizer *t, file_t *config) {
-  static const char *const classes[] = {"Bert",  "DistilBert", "Electra",
-                                        "MPNet", "MobileBert", "Funnel"};
-  json_t *class = accel__json_get(config->root, "tokenizer_class");
-  bool own = false;
-  for (size_t i = 0; cJSON_IsString(class) && i < sizeof classes / sizeof *classes; ++i)
-    own = own || (accel__starts_with(class->valuestring, classes[i]) &&
-                  accel__starts_with(class->valuestring + strlen(classes[i]), "Tokenizer"));
-  if (!own || t->normalizers != 1 || t->normalizer[0].kind != ACCEL__NORMALIZE_BERT)
-    return ACCEL_OK;
-  return read_bert(config, &t->normalizer[0]);
-}
-
 const char *accel__special_text(json_t *config, json_t *map, const char *key, const char *usual) {
   json_t *at = accel__json_get(config, key);
   if (!at) at = accel__json_get(map, key);
   if (cJSON_IsObject(at)) at = accel__json_get(at, "content");
   return cJSON_IsString(at) ? at->valuestring : usual;
-}
-
-/* Classes of transformers that set a post-processor of their own whatever tokenizer_config.json
- * says. */
-static bool has_own_post_processor(json_t *config) {
-  static const char *const words[] = {"T5",         "XLM",     "MBart",   "Mbart",   "Camembert",
-                                      "Deberta",    "Pegasus", "Nllb",    "Bert",    "Albert",
-                                      "Roberta",    "Bart",    "Electra", "MPNet",   "Funnel",
-                                      "Longformer", "BigBird", "Barthez", "Whisper", "CLIP"};
-  json_t *class = accel__json_get(config, "tokenizer_class");
-  for (size_t i = 0; cJSON_IsString(class) && i < sizeof words / sizeof *words; ++i) {
-    if (strstr(class->valuestring, words[i])) return true;
-  }
-  return false;
-}
-
-/* The tokens of beginning and end of classes that have others than <s> and </s>; NULL: none. */
-static void own_edges(json_t *config, bool merges, const char *own[2]) {
-  static const struct {
-    const char *class, *bos, *eos;
-  } known[] = {{"Gemma", "<bos>", "<eos>"},
-               {"Qwen2", NULL, "<|endoftext|>"},
-               {"GPT2", "<|endoftext|>", "<|endoftext|>"},
-               {"CodeGen", "<|endoftext|>", "<|endoftext|>"}};
-  json_t *class = accel__json_get(config, "tokenizer_class");
-  own[0] = merges ? "<|endoftext|>" : "<s>";
-  own[1] = merges ? "<|endoftext|>" : "</s>";
-  for (size_t i = 0; cJSON_IsString(class) && i < sizeof known / sizeof *known; ++i) {
-    if (!accel__starts_with(class->valuestring, known[i].class)) continue;
-    own[0] = known[i].bos;
-    own[1] = known[i].eos;
-  }
-}
-
-/* add_bos_token and add_eos_token, where they stand, replace the post-processor
- * (TokenizersBackend.update_post_processor).
- */
-static accel_status apply_bos_eos(accel__tokenizer *t, file_t *config, bool merges) {
-  json_t *class = accel__json_get(config->root, "tokenizer_class");
-  bool bos = cJSON_IsString(class) && accel__starts_with(class->valuestring, "CodeLlama"),
-       eos = false;
-  bool stated = bos || cJSON_GetObjectItemCaseSensitive(config->root, "add_bos_token") ||
-                cJSON_GetObjectItemCaseSensitive(config->root, "add_eos_token");
-  if (!stated || has_own_post_processor(config->root)) return ACCEL_OK;
-  ACCEL_TRY(accel__json_bool(config, config->root, "add_bos_token", &bos));
-  ACCEL_TRY(accel__json_bool(config, config->root, "add_eos_token", &eos));
-  const char *own[2];
-  own_edges(config->root, merges, own);
-  const char *begin = accel__special_text(config->root, NULL, "bos_token", own[0]);
-  const char *end = accel__special_text(config->root, NULL, "eos_token", own[1]);
-  return accel__set_bos_eos(t, bos && begin ? accel__token_to_id(t, begin, strlen(begin)) : -1,
-                            eos && end ? accel__token_to_id(t, end, strlen(end)) : -1);
 }
 
 /* ---- vocab.txt ---- */
@@ -471,52 +468,16 @@ static accel_status read_vocab_text(accel__tokenizer *t, const accel__mapping *m
   return ACCEL_OK;
 }
 
-/* Classes over vocab.txt: BERT's kind, and MPNet's, which parts the texts of a pair by two
- * tokens. */
-static const accel__class_tokens text_classes[] = {
-    {.own = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}},
-    {.own = {"<s>", "</s>", "[UNK]", "</s>", "<pad>", "<s>", "<mask>"}, .mask_takes_space = true}};
-
-static void put_text_normalizer(accel__buffer *b, const accel__normalizer *n) {
-  accel__buffer_printf(
-      b,
-      "\"normalizer\":{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":%s,"
-      "\"strip_accents\":%s,\"lowercase\":%s},",
-      n->handle_chinese_chars ? "true" : "false", n->strip_accents ? "true" : "false",
-      n->lowercase ? "true" : "false");
-}
-
-/* The tokenizer.json that transformers' BertTokenizer or MPNetTokenizer would write for this
- * directory, vocabulary left out.
- */
-static accel_status bert_json(const accel__tokenizer *t, file_t *settings, accel__buffer *b) {
-  json_t *root = settings->root, *class = accel__json_get(root, "tokenizer_class");
-  const int k = cJSON_IsString(class) && accel__starts_with(class->valuestring, "MPNet") ? 1 : 0;
-  accel__normalizer n = {0};
-  ACCEL_TRY(read_bert(settings, &n));
-  const char *unk = accel__special_text(root, NULL, "unk_token", text_classes[k].own[2]);
-  const char *edge[2] = {accel__special_text(root, NULL, "sep_token", text_classes[k].own[3]),
-                         accel__special_text(root, NULL, "cls_token", text_classes[k].own[5])};
+/* The tokenizer.json that the class would write for this directory, vocabulary and post-processor
+ * left out. */
+static accel_status wordpiece_json(const accel__tokenizer_class *class, json_t *settings,
+                                   accel__buffer *b) {
   accel__buffer_text(b, "{");
-  ACCEL_TRY(accel__put_added_tokens(root, &text_classes[k], b));
-  put_text_normalizer(b, &n);
-  accel__buffer_printf(
-      b, "\"pre_tokenizer\":{\"type\":\"BertPreTokenizer\"},\"post_processor\":{\"type\":\"%s\"",
-      k ? "RobertaProcessing" : "BertProcessing");
-  if (k) accel__buffer_text(b, ",\"trim_offsets\":true,\"add_prefix_space\":false");
-  for (int i = 0; i < 2; ++i) {
-    int32_t id = accel__vocab_id(&t->vocab, edge[i], strlen(edge[i]));
-    if (id < 0)
-      return accel__fail(ACCEL_ERROR_FORMAT, "%s: no line is '%s', the %s", t->name, edge[i],
-                         i ? "cls_token" : "sep_token");
-    accel__buffer_printf(b, ",\"%s\":[\"\",%d]", i ? "cls" : "sep", id);
-  }
-  accel__buffer_text(b,
-                     "},\"decoder\":{\"type\":\"WordPiece\",\"prefix\":\"##\",\"cleanup\":true},"
-                     "\"model\":{\"type\":"
-                     "\"WordPiece\",\"unk_token\":");
-  accel__buffer_json_string(b, unk, strlen(unk));
-  accel__buffer_text(b, ",\"continuing_subword_prefix\":\"##\",\"max_input_chars_per_word\":100}}");
+  ACCEL_TRY(accel__put_added_tokens(settings, NULL, &class->tokens, b));
+  ACCEL_TRY(accel__put_class_steps(class, settings, NULL, 0, b));
+  accel__buffer_text(b, "\"model\":{");
+  accel__put_class_model(class, settings, b);
+  accel__buffer_text(b, "}}");
   return accel__buffer_status(b);
 }
 
@@ -525,12 +486,15 @@ static accel_status build_from_vocab_text(accel__tokenizer *t, const accel__mapp
   accel__buffer b = {0};
   accel__json_file file = {0};
   const accel__scan none = {0};
+  const bool esm = accel__is_esm(settings);
+  if (!esm && (!t->class || strcmp(t->class->model, "WordPiece") != 0))
+    t->class = accel__tokenizer_class_named("BertTokenizer");
   accel_status status = read_vocab_text(t, map);
   if (status == ACCEL_OK)
-    status =
-        accel__is_esm(settings) ? accel__esm_json(t, settings, &b) : bert_json(t, settings, &b);
+    status = esm ? accel__esm_json(t, settings, &b) : wordpiece_json(t->class, settings->root, &b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
-  if (status == ACCEL_OK) status = build(t, &file, &none, NULL);
+  if (status == ACCEL_OK) status = build(t, &file, NULL, &none, NULL);
+  if (status == ACCEL_OK && !esm) status = accel__finish_class(t, t->class, settings->root);
   accel__json_free(&file);
   accel__buffer_free(&b);
   return status;
@@ -551,7 +515,7 @@ static accel_status build_from_marian(accel__tokenizer *t, accel__marian_kind ki
                                      .special_map = special_map};
   accel_status status = accel__marian_read(t, kind, &files, &normalizer, &b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
-  if (status == ACCEL_OK) status = build(t, &file, &none, NULL);
+  if (status == ACCEL_OK) status = build(t, &file, NULL, &none, NULL);
   if (status == ACCEL_OK) accel__marian_finish(t, kind, &normalizer);
   accel__json_free(&file);
   accel__buffer_free(&b);
@@ -563,10 +527,13 @@ static accel_status build_from_model(accel__tokenizer *t, const accel__mapping *
                                      file_t *given) {
   accel__buffer b = {0};
   const char *text = (const char *)map->data;
-  accel_status status = accel__is_tiktoken(text, map->n)
-                            ? accel__tiktoken_json(text, map->n, t->name, given, &b)
-                            : accel__sentencepiece_json(map->data, map->n, t->name, given, &b);
+  if (accel__is_tiktoken(text, map->n)) t->class = NULL; /* it has a post-processor of its own */
+  accel_status status =
+      accel__is_tiktoken(text, map->n)
+          ? accel__tiktoken_json(text, map->n, t->name, given, &b)
+          : accel__sentencepiece_json(map->data, map->n, t->name, t->class, given, &b);
   if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n, NULL);
+  if (status == ACCEL_OK && t->class) status = accel__finish_class(t, t->class, given->root);
   accel__buffer_free(&b);
   return status;
 }
@@ -581,10 +548,13 @@ static accel_status build_from_merges(accel__tokenizer *t, const accel__mapping 
   accel_status status = accel__file_load(path, &vocab);
   if (status == ACCEL_OK && vocab.n > FILE_MAX)
     status = accel__fail(ACCEL_ERROR_FORMAT, "%s: larger than %d bytes", path, FILE_MAX);
+  if (!t->class || strcmp(t->class->model, "BPE") != 0)
+    t->class = accel__tokenizer_class_named("GPT2Tokenizer");
   if (status == ACCEL_OK)
     status = accel__merges_json((const char *)vocab.data, vocab.n, (const char *)map->data, map->n,
-                                t->name, settings, &b);
+                                t->name, t->class, settings->root, &b);
   if (status == ACCEL_OK) status = build_from_json(t, b.data, b.n, NULL);
+  if (status == ACCEL_OK) status = accel__finish_class(t, t->class, settings->root);
   accel__file_unmap(&vocab);
   accel__buffer_free(&b);
   return status;
@@ -621,8 +591,8 @@ accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name
 }
 
 typedef struct beside {
-  /* tokenizer_config.json, special_tokens_map.json; of all files together */
-  accel__json_file config, special_map, settings;
+  /* tokenizer_config.json, special_tokens_map.json; of all files together; config.json */
+  accel__json_file config, special_map, settings, model;
 } beside;
 
 static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *map,
@@ -638,24 +608,26 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
     accel__marian_defaults(t, kind);
     return ACCEL_OK;
   }
-  if (accel__ends_with(path, ".json")) {
-    ACCEL_TRY(build_from_json(t, (const char *)map->data, map->n, config->root));
-    if (config->root) ACCEL_TRY(read_config(t, config));
-    if (config->root) ACCEL_TRY(read_bert_settings(t, config));
-    json_t *class = accel__json_get(config->root, "tokenizer_class");
-    if (cJSON_IsString(class) && accel__starts_with(class->valuestring, "Siglip2"))
-      ACCEL_TRY(accel__tokenizer_lower_case(t));
-    find_specials(t, config->root, files->special_map.root);
-    return ACCEL_OK;
-  }
+  const bool whole = accel__ends_with(path, ".json");
   ACCEL_TRY(accel__tokenizer_settings(directory, config, &files->special_map,
                                       accel__ends_with(path, ".model"), &files->settings));
+  if (whole) {
+    ACCEL_TRY(accel__json_read_beside(directory, "config.json", 0, &files->model));
+    const companions with = {.settings = settings->root, .model = files->model.root};
+    ACCEL_TRY(build_from_json(t, (const char *)map->data, map->n, &with));
+    ACCEL_TRY(read_config(t, settings));
+    const bool said = config->root || files->special_map.root;
+    find_specials(t, said || t->class ? settings->root : NULL, NULL);
+    return ACCEL_OK;
+  }
+  json_t *class = accel__json_get(settings->root, "tokenizer_class");
+  t->class = cJSON_IsString(class) ? accel__tokenizer_class_named(class->valuestring) : NULL;
   const bool merges = accel__ends_with(path, "merges.txt");
   ACCEL_TRY(merges                           ? build_from_merges(t, map, directory, settings)
             : accel__ends_with(path, ".txt") ? build_from_vocab_text(t, map, settings)
                                              : build_from_model(t, map, settings));
   ACCEL_TRY(read_config(t, settings));
-  if (t->bare) ACCEL_TRY(apply_bos_eos(t, settings, merges));
+  if (t->bare || t->class) ACCEL_TRY(accel__apply_bos_eos(t, t->class, settings, merges));
   find_specials(t, settings->root->child ? settings->root : NULL, NULL);
   return ACCEL_OK;
 }
@@ -675,6 +647,7 @@ static accel_status load_file(accel__tokenizer *t, const char *path, const char 
   accel__json_free(&files.config);
   accel__json_free(&files.special_map);
   accel__json_free(&files.settings);
+  accel__json_free(&files.model);
   return status;
 }
 

@@ -8,13 +8,14 @@
 #include "core/json.h"
 #include "core/status.h"
 #include "core/text.h"
+#include "text/tokenizer_class.h"
 
-/* Appends a tokenizer.json to `out`: byte-level BPE of the class that tokenizer_config.json names
- * (GPT-2's kind, which is also that of classes without one; RoBERTa's, BART's; Qwen 2's; CLIP's).
+/* Appends a tokenizer.json to `out`: byte-level BPE of that class, the post-processor left out.
  * `vocab` is the text of vocab.json, `merges` that of merges.txt, `name` stands for the latter in
- * messages; config may be NULL.  ACCEL_ERROR_FORMAT: a line that does not hold two tokens. */
+ * messages; settings may be NULL.  ACCEL_ERROR_FORMAT: a line that does not hold two tokens. */
 accel_status accel__merges_json(const char *vocab, size_t vocab_n, const char *merges,
-                                size_t merges_n, const char *name, const accel__json_file *config,
+                                size_t merges_n, const char *name,
+                                const accel__tokenizer_class *class, const accel__json *settings,
                                 accel__buffer *out);
 
 #endif

@@ -23,72 +23,35 @@ typedef enum layout {
 typedef enum languages { NO_LANGUAGES, MBART, MBART50 } languages;
 
 typedef struct family {
-  const char *classes; /* words; Fast at the end is left out */
+  const char *class; /* one of tokenizer_class.c */
   layout layout;
-  bool bpe;
   languages languages;
-  const char *unk, *bos, *eos, *pad, *mask; /* the class's own special tokens; NULL none */
-  /* JSON; '@' stands for the Precompiled step, when there is a map */
-  const char *normalizer;
-  const char *pre_tokenizer, *decoder, *single, *pair;
 } family;
 
-#define METASPACE(scheme, split)                                                          \
-  "{\"type\":\"Metaspace\",\"replacement\":\"\xE2\x96\x81\",\"prepend_scheme\":\"" scheme \
-  "\",\"split\":" split "}"
-#define WORDS_METASPACE                                                                  \
-  "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}," METASPACE( \
-      "always", "true") "]}"
-#define SPACES_TO_ONE "{\"type\":\"Replace\",\"pattern\":{\"Regex\":\" {2,}\"},\"content\":\" \"}"
-#define QUOTES                                                                   \
-  "{\"type\":\"Replace\",\"pattern\":{\"String\":\"``\"},\"content\":\"\\\"\"}," \
-  "{\"type\":\"Replace\",\"pattern\":{\"String\":\"''\"},\"content\":\"\\\"\"}"
-#define BYTES_DECODER                                                                   \
-  "{\"type\":\"Sequence\",\"decoders\":[{\"type\":\"Replace\",\"pattern\":{\"String\":" \
-  "\"\xE2\x96\x81\"},\"content\":\" "                                                   \
-  "\"},"                                                                                \
-  "{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}"
-#define ALWAYS METASPACE("always", "true")
-
-/* single and pair: words; A and B are the texts, "X:1" has type 1, L is the source language. */
 static const family families[] = {
-    {"T5Tokenizer MT5Tokenizer", T5, false, NO_LANGUAGES, "<unk>", NULL, "</s>", "<pad>", NULL, "@",
-     WORDS_METASPACE, ALWAYS, "A </s>", "A </s> B </s>"},
-    {"XLMRobertaTokenizer", FAIRSEQ, false, NO_LANGUAGES, "<unk>", "<s>", "</s>", "<pad>", "<mask>",
-     "@", WORDS_METASPACE, ALWAYS, "<s> A </s>", "<s> A </s> </s> B </s>"},
-    {"MBartTokenizer", FAIRSEQ, false, MBART, "<unk>", "<s>", "</s>", "<pad>", "<mask>", "",
-     WORDS_METASPACE, ALWAYS, "A </s> L", "A B </s> L"},
-    {"MBart50Tokenizer", FAIRSEQ, false, MBART50, "<unk>", "<s>", "</s>", "<pad>", "<mask>",
-     "@," SPACES_TO_ONE, ALWAYS, ALWAYS, "L A </s>", "L A B </s>"},
-    {"CamembertTokenizer", CAMEMBERT, false, NO_LANGUAGES, "<unk>", "<s>", "</s>", "<pad>",
-     "<mask>", "@", WORDS_METASPACE, ALWAYS, "<s> A </s>", "<s> A </s> </s> B </s>"},
-    {"AlbertTokenizer", AS_IS, false, NO_LANGUAGES, "<unk>", "[CLS]", "[SEP]", "<pad>", "[MASK]",
-     QUOTES ",%,@", WORDS_METASPACE, ALWAYS, "[CLS] A [SEP]", "[CLS] A [SEP] B:1 [SEP]:1"},
-    {"DebertaV2Tokenizer", AS_IS, false, NO_LANGUAGES, "[UNK]", "[CLS]", "[SEP]", "[PAD]", "[MASK]",
-     "%,{\"type\":\"Replace\",\"pattern\":{\"Regex\":\"\\\\s{2,}|[\\\\n\\\\r\\\\t]\"},\"content\":"
-     "\" \"},{\"type\":\"NFC\"},"
-     "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true}",
-     ALWAYS, ALWAYS, "[CLS] A [SEP]", "[CLS] A [SEP] B:1 [SEP]:1"},
-    {"PegasusTokenizer", PEGASUS, false, NO_LANGUAGES, "<unk>", NULL, "</s>", "<pad>", "<mask_2>",
-     "@," SPACES_TO_ONE, ALWAYS, ALWAYS, "A </s>", "A B </s>"},
-    {"LlamaTokenizer CodeLlamaTokenizer", AS_IS, true, NO_LANGUAGES, "<unk>", "<s>", "</s>", NULL,
-     NULL, "", METASPACE("first", "false"),
-     BYTES_DECODER ",{\"type\":\"Strip\",\"content\":\" \",\"start\":1,\"stop\":0}]}", "+", "+"},
-    {"GemmaTokenizer", AS_IS, true, NO_LANGUAGES, "<unk>", "<bos>", "<eos>", "<pad>", "<mask>",
-     "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"}",
-     "{\"type\":\"Split\",\"pattern\":{\"String\":\" "
-     "\"},\"behavior\":\"MergedWithPrevious\",\"invert\":false}",
-     BYTES_DECODER "]}", "+", "+"},
+    {"T5Tokenizer", T5, NO_LANGUAGES},
+    {"XLMRobertaTokenizer", FAIRSEQ, NO_LANGUAGES},
+    {"MBartTokenizer", FAIRSEQ, MBART},
+    {"MBart50Tokenizer", FAIRSEQ, MBART50},
+    {"CamembertTokenizer", CAMEMBERT, NO_LANGUAGES},
+    {"AlbertTokenizer", AS_IS, NO_LANGUAGES},
+    {"DebertaV2Tokenizer", AS_IS, NO_LANGUAGES},
+    {"PegasusTokenizer", PEGASUS, NO_LANGUAGES},
+    {"LlamaTokenizer", AS_IS, NO_LANGUAGES},
+    {"CodeLlamaTokenizer", AS_IS, NO_LANGUAGES},
+    {"GemmaTokenizer", AS_IS, NO_LANGUAGES},
 };
+static const family no_family = {"", AS_IS, NO_LANGUAGES};
 /* What transformers gives to classes without a converter. */
-static const family unknown_family = {
-    "",      AS_IS,
-    true,    NO_LANGUAGES,
-    "<unk>", "<s>",
-    "</s>",  NULL,
-    NULL,    "@,{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":\"\xE2\x96\x81\"}",
-    "null",  BYTES_DECODER "]}",
-    "+",     "+"};
+static const accel__tokenizer_class no_class = {
+    .names = "",
+    .tokens = {.own = {"<s>", "</s>", "<unk>"}},
+    .unk = ACCEL__UNK_NAMED,
+    .normalizers = {"@",
+                    "{\"type\":\"Replace\",\"pattern\":{\"String\":\" \"},\"content\":"
+                    "\"\xE2\x96\x81\"}"},
+    .decoders = {"{\"type\":\"Replace\",\"pattern\":{\"String\":\"\xE2\x96\x81\"},"
+                 "\"content\":\" \"},{\"type\":\"ByteFallback\"},{\"type\":\"Fuse\"}"}};
 
 static const char mbart_codes[] =
     "ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT "
@@ -101,24 +64,11 @@ static const char mbart50_codes[] =
     "te_IN th_TH tl_XX "
     "uk_UA ur_PK xh_ZA gl_ES sl_SI";
 
-static bool names_class(const char *words, const char *class) {
-  size_t n = strlen(class);
-  if (n > 4 && strcmp(class + n - 4, "Fast") == 0) n -= 4;
-  for (const char *at = words; *at;) {
-    size_t length = strcspn(at, " ");
-    if (length == n && memcmp(at, class, n) == 0) return true;
-    at += length;
-    at += *at == ' ';
+static const family *family_of(const accel__tokenizer_class *class) {
+  for (size_t i = 0; class && i < sizeof families / sizeof *families; ++i) {
+    if (accel__tokenizer_class_named(families[i].class) == class) return &families[i];
   }
-  return false;
-}
-
-static const family *family_of(const accel__json *config) {
-  const accel__json *class = accel__json_get(config, "tokenizer_class");
-  for (size_t i = 0; cJSON_IsString(class) && i < sizeof families / sizeof *families; ++i) {
-    if (names_class(families[i].classes, class->valuestring)) return &families[i];
-  }
-  return &unknown_family;
+  return &no_family;
 }
 
 /* ---- writing ---- */
@@ -126,6 +76,8 @@ static const family *family_of(const accel__json *config) {
 typedef struct writer {
   const accel__spm *m;
   const family *f;
+  const accel__tokenizer_class *class;
+  bool bpe;
   file_t *config;
   accel__buffer *b;
   accel__vocab vocab; /* ids so far */
@@ -147,13 +99,13 @@ static void put_score(writer *w, double score) {
 
 /* One entry of the vocabulary: [text, score], or "text": id. */
 static accel_status put_token(writer *w, const char *text, size_t n, double score) {
-  if (w->f->bpe && accel__vocab_id(&w->vocab, text, n) >= 0) return w->n++, ACCEL_OK;
+  if (w->bpe && accel__vocab_id(&w->vocab, text, n) >= 0) return w->n++, ACCEL_OK;
   ACCEL_TRY(accel__vocab_add(&w->vocab, text, n, (int32_t)w->n));
   write_text(w, w->n ? "," : "");
-  if (!w->f->bpe) write_text(w, "[");
+  if (!w->bpe) write_text(w, "[");
   accel__buffer_json_string(w->b, text, n);
-  write_text(w, w->f->bpe ? ":" : ",");
-  if (w->f->bpe) {
+  write_text(w, w->bpe ? ":" : ",");
+  if (w->bpe) {
     accel__buffer_printf(w->b, "%zu", w->n);
   } else {
     put_score(w, score);
@@ -293,14 +245,14 @@ static accel_status put_merges_of(writer *w, const accel__vocab_entry *e) {
 }
 
 static accel_status put_model(writer *w) {
-  bool bpe = w->f->bpe;
+  const bool bpe = w->bpe;
   accel__buffer_printf(w->b, "\"model\":{\"type\":\"%s\",\"byte_fallback\":%s,",
                        bpe ? "BPE" : "Unigram",
-                       (w->f->classes[0] ? bpe : w->m->byte_fallback) ? "true" : "false");
+                       (w->class != &no_class ? bpe : w->m->byte_fallback) ? "true" : "false");
   if (bpe) write_text(w, "\"fuse_unk\":true,");
-  if (bpe && !names_class(w->f->classes, "LlamaTokenizer")) {
+  if (bpe && w->class->unk == ACCEL__UNK_NAMED) {
     write_text(w, "\"unk_token\":");
-    const char *unk = special(w, "unk_token", w->f->unk);
+    const char *unk = special(w, "unk_token", w->class->tokens.own[2]);
     accel__buffer_json_string(w->b, unk, strlen(unk));
     write_text(w, ",");
   }
@@ -313,9 +265,9 @@ static accel_status put_model(writer *w) {
     write_text(w, "]}");
     return accel__buffer_status(w->b);
   }
-  const char *unk = special(w, "unk_token", w->f->unk);
+  const char *unk = special(w, "unk_token", w->class->tokens.own[2]);
   int32_t id = accel__vocab_id(&w->vocab, unk, strlen(unk));
-  if (id < 0 || !w->f->classes[0]) id = (int32_t)w->m->unk_id;
+  if (id < 0 || w->class == &no_class) id = (int32_t)w->m->unk_id;
   accel__buffer_printf(w->b, ",\"unk_id\":%d}", id);
   return accel__buffer_status(w->b);
 }
@@ -397,26 +349,24 @@ static accel_status put_others(writer *w) {
 }
 
 static accel_status put_added_tokens(writer *w) {
-  static const char *const keys[] = {"bos_token", "eos_token", "unk_token", "pad_token"};
   const family *f = w->f;
-  const char *named[] = {special(w, "bos_token", f->bos), special(w, "eos_token", f->eos),
-                         special(w, "unk_token", f->unk), special(w, "pad_token", f->pad)};
-  const char *mask = special(w, "mask_token", f->mask);
+  const char *named[ACCEL__NAMED_TOKENS];
+  for (int k = 0; k < ACCEL__NAMED_TOKENS; ++k)
+    named[k] = special(w, accel__named_token_keys[k], w->class->tokens.own[k]);
   write_text(w, "\"added_tokens\":[");
   w->first = true;
   ACCEL_TRY(put_decoder_tokens(w));
   for (size_t i = 0; i < w->m->n; ++i) {
     const accel__spm_piece *p = &w->m->at[i];
-    bool is_special = p->type == ACCEL__SPM_CONTROL ||
-                      (mask && strlen(mask) == p->n && memcmp(mask, p->text, p->n) == 0);
-    for (int k = 0; k < 4; ++k)
+    bool is_special = p->type == ACCEL__SPM_CONTROL;
+    for (int k = 0; k < ACCEL__NAMED_TOKENS; ++k)
       is_special = is_special ||
                    (named[k] && strlen(named[k]) == p->n && memcmp(named[k], p->text, p->n) == 0);
     if (p->type == ACCEL__SPM_CONTROL || p->type == ACCEL__SPM_USER_DEFINED)
       ACCEL_TRY(put_added(w, p->text, p->n, is_special, false));
   }
-  for (int i = 0; i < 4; ++i) {
-    if (named[i]) ACCEL_TRY(put_named(w, keys[i], named[i], false));
+  for (int k = 0; k < ACCEL__NAMED_TOKENS - 1; ++k) {
+    if (named[k]) ACCEL_TRY(put_named(w, accel__named_token_keys[k], named[k], false));
   }
   ACCEL_TRY(each_code(w, put_special_code));
   char text[32];
@@ -429,8 +379,10 @@ static accel_status put_added_tokens(writer *w) {
     ACCEL_TRY(put_added(w, text, strlen(text), true, false));
   }
   if (f->layout == PEGASUS) ACCEL_TRY(put_added(w, "<mask_1>", 8, true, false));
-  bool lstrip = f->languages != NO_LANGUAGES || f->layout == CAMEMBERT;
-  if (mask) ACCEL_TRY(put_named(w, "mask_token", mask, lstrip));
+  const int mask = ACCEL__NAMED_TOKENS - 1;
+  if (named[mask])
+    ACCEL_TRY(put_named(w, accel__named_token_keys[mask], named[mask],
+                        w->class->tokens.mask_takes_space));
   ACCEL_TRY(put_others(w));
   write_text(w, "],");
   return accel__buffer_status(w->b);
@@ -447,155 +399,40 @@ static void put_base64(accel__buffer *b, const uint8_t *data, size_t n) {
   }
 }
 
-static bool config_flag(const writer *w, const char *key, bool standard) {
-  const accel__json *at = w->config ? accel__json_get(w->config->root, key) : NULL;
-  return cJSON_IsBool(at) ? cJSON_IsTrue(at) : standard;
-}
-
-/* '%' of a normalizer: accents and case, as ALBERT's and DeBERTa's tokenizer_config.json ask. */
-static void put_case(writer *w, bool *any) {
-  bool albert = names_class(w->f->classes, "AlbertTokenizer");
-  if (albert && !config_flag(w, "keep_accents", false)) {
-    write_text(w, *any ? ",{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}"
-                       : "{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}");
-    *any = true;
-  }
-  if (!config_flag(w, "do_lower_case", albert)) return;
-  write_text(w, *any ? ",{\"type\":\"Lowercase\"}" : "{\"type\":\"Lowercase\"}");
-  *any = true;
-}
-
-static accel_status put_normalizer(writer *w) {
-  bool any = false;
-  write_text(w, "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
-  for (const char *at = w->f->normalizer; *at;) {
-    size_t n = strcspn(at, "@%");
-    size_t text = n;
-    while (text > 0 && at[text - 1] == ',') text--; /* commas are put where something follows */
-    const char *from = at;
-    while (text > 0 && *from == ',') from++, text--;
-    if (text) {
-      write_text(w, any ? "," : "");
-      accel__buffer_bytes(w->b, from, text);
-      any = true;
-    }
-    at += n;
-    if (*at == '@' && w->m->charsmap_n) {
-      write_text(w, any ? ",{\"type\":\"Precompiled\",\"precompiled_charsmap\":\""
-                        : "{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"");
-      put_base64(w->b, w->m->charsmap, w->m->charsmap_n);
-      write_text(w, "\"}");
-      any = true;
-    }
-    if (*at == '%') put_case(w, &any);
-    at += *at != 0;
-  }
-  write_text(w, "]},");
-  return accel__buffer_status(w->b);
-}
-
-static void put_pre_tokenizer(writer *w) {
-  const char *text = w->f->pre_tokenizer;
-  bool llama = names_class(w->f->classes, "LlamaTokenizer"),
-       space = config_flag(w, "add_prefix_space", true);
-  if (llama && !space) text = METASPACE("never", "false");
-  if (llama && space && config_flag(w, "legacy", false)) text = METASPACE("always", "false");
-  if (names_class(w->f->classes, "DebertaV2Tokenizer") && config_flag(w, "split_by_punct", false))
-    text =
-        "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"Punctuation\",\"behavior\":"
-        "\"Isolated\"}," ALWAYS "]}";
-  const char *decoder = llama && !space ? BYTES_DECODER "]}" : w->f->decoder;
-  if (!space && strcmp(w->f->pre_tokenizer, WORDS_METASPACE) == 0 && w->f->layout != T5 &&
-      w->f->languages == NO_LANGUAGES) {
-    text = "{\"type\":\"Sequence\",\"pretokenizers\":[{\"type\":\"WhitespaceSplit\"}," METASPACE(
-        "never", "true") "]}";
-    decoder = METASPACE("never", "true");
-  }
-  if (!space && text == w->f->pre_tokenizer && names_class(w->f->classes, "DebertaV2Tokenizer"))
-    text = decoder = METASPACE("first", "true");
-  write_text(w, "\"pre_tokenizer\":");
-  write_text(w, text);
-  write_text(w, ",\"decoder\":");
-  write_text(w, decoder);
-  write_text(w, ",");
-}
-
-/* Words of `text` as pieces of a template. */
-static accel_status put_template(writer *w, const char *text) {
-  bool first = true;
-  write_text(w, "[");
-  for (const char *at = text; *at; at += *at == ' ') {
-    size_t n = strcspn(at, " "), name = strcspn(at, ": ");
-    bool one = name < n, sequence = name == 1 && (*at == 'A' || *at == 'B');
-    write_text(w, first ? "" : ",");
-    first = false;
-    write_text(w, sequence ? "{\"Sequence\":{\"id\":" : "{\"SpecialToken\":{\"id\":");
-    accel__buffer_json_string(w->b, at, name);
-    accel__buffer_printf(w->b, ",\"type_id\":%d}}", one);
-    at += n;
-  }
-  write_text(w, "]");
-  return accel__buffer_status(w->b);
-}
-
-static accel_status put_special_id(writer *w, const char *key, const char *content, bool *first) {
-  int32_t id = accel__vocab_id(&w->vocab, content, strlen(content));
-  if (id < 0) return ACCEL_OK;
-  write_text(w, *first ? "" : ",");
-  *first = false;
-  accel__buffer_json_string(w->b, key, strlen(key));
-  write_text(w, ":{\"ids\":[");
-  accel__buffer_printf(w->b, "%d]}", id);
-  return accel__buffer_status(w->b);
-}
-
-/* Words in templates are the class's own tokens; the ids are those of what tokenizer_config.json
- * calls them. */
-static accel_status put_post_processor(writer *w) {
-  const family *f = w->f;
-  bool first = true;
-  /* add_bos_token and add_eos_token say: load.c */
-  if (strcmp(f->single, "+") == 0) return ACCEL_OK;
-  write_text(w, "\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":");
-  ACCEL_TRY(put_template(w, f->single));
-  write_text(w, ",\"pair\":");
-  ACCEL_TRY(put_template(w, f->pair));
-  write_text(w, ",\"special_tokens\":{");
-  if (f->bos)
-    ACCEL_TRY(put_special_id(
-        w, f->bos, special(w, f->bos[0] == '[' ? "cls_token" : "bos_token", f->bos), &first));
-  if (f->eos)
-    ACCEL_TRY(put_special_id(
-        w, f->eos, special(w, f->eos[0] == '[' ? "sep_token" : "eos_token", f->eos), &first));
-  if (f->languages) ACCEL_TRY(put_special_id(w, "L", special(w, "src_lang", "en_XX"), &first));
-  write_text(w, "}},");
-  return accel__buffer_status(w->b);
+static accel_status put_steps(writer *w) {
+  accel__buffer charsmap = {0};
+  if (w->m->charsmap_n) put_base64(&charsmap, w->m->charsmap, w->m->charsmap_n);
+  accel_status status = accel__buffer_status(&charsmap);
+  if (status == ACCEL_OK)
+    status = accel__put_class_steps(w->class, settings_of(w), charsmap.n ? charsmap.data : NULL,
+                                    charsmap.n, w->b);
+  accel__buffer_free(&charsmap);
+  return status;
 }
 
 static accel_status put_all(writer *w) {
   write_text(w, "{\"version\":\"1.0\",");
   ACCEL_TRY(put_model(w));
   write_text(w, ",");
-  ACCEL_TRY(put_normalizer(w));
-  put_pre_tokenizer(w);
-  ACCEL_TRY(put_post_processor(w));
+  ACCEL_TRY(put_steps(w));
   ACCEL_TRY(put_added_tokens(w));
   write_text(w, "\"truncation\":null}");
   return accel__buffer_status(w->b);
 }
 
 accel_status accel__sentencepiece_json(const uint8_t *data, size_t n, const char *name,
-                                       file_t *config, accel__buffer *out) {
+                                       const accel__tokenizer_class *class, file_t *config,
+                                       accel__buffer *out) {
   accel__spm m;
-  family f = *family_of(config ? config->root : NULL);
-  writer w = {.m = &m, .f = &f, .config = config, .b = out};
+  const family *f = family_of(class);
+  writer w = {
+      .m = &m, .f = f, .class = f == &no_family ? &no_class : class, .config = config, .b = out};
   accel_status status = accel__spm_read(data, n, name, &m);
-  bool bpe = m.kind == ACCEL__SPM_BPE;
-  if (status == ACCEL_OK && f.classes[0] && f.bpe != bpe)
+  w.bpe = m.kind == ACCEL__SPM_BPE;
+  if (status == ACCEL_OK && f != &no_family && (strcmp(class->model, "BPE") == 0) != w.bpe)
     status = accel__fail(ACCEL_ERROR_UNSUPPORTED,
                          "%s: a %s model, which its tokenizer class does not take", name,
-                         bpe ? "BPE" : "Unigram");
-  f.bpe = bpe;
+                         w.bpe ? "BPE" : "Unigram");
   if (status == ACCEL_OK) status = put_all(&w);
   accel__vocab_free(&w.vocab);
   accel__map_free(&w.special);

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "text/text_internal.h"
+#include "text/tokenizer_class.h"
 
 const char *const accel__named_token_keys[ACCEL__NAMED_TOKENS] = {
     "bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"};
@@ -13,42 +14,6 @@ typedef const accel__json json_t;
 typedef const accel__json_file file_t;
 
 /* ---- one object of all files ---- */
-
-/* Classes of config.json's model_type whose vocabulary comes in files that are read here
- * (TOKENIZER_MAPPING_NAMES). */
-static const char *class_of_type(const char *type) {
-  static const char *const known[][2] = {
-      {"albert", "AlbertTokenizer"},
-      {"bart", "BartTokenizer"},
-      {"bert", "BertTokenizer"},
-      {"camembert", "CamembertTokenizer"},
-      {"clip", "CLIPTokenizer"},
-      {"deberta-v2", "DebertaV2Tokenizer"},
-      {"distilbert", "DistilBertTokenizer"},
-      {"electra", "ElectraTokenizer"},
-      {"gemma", "GemmaTokenizer"},
-      {"gemma2", "GemmaTokenizer"},
-      {"gemma3_text", "GemmaTokenizer"},
-      {"gpt2", "GPT2Tokenizer"},
-      {"led", "LEDTokenizer"},
-      {"longformer", "LongformerTokenizer"},
-      {"m2m_100", "M2M100Tokenizer"},
-      {"marian", "MarianTokenizer"},
-      {"mbart", "MBartTokenizer"},
-      {"mpnet", "MPNetTokenizer"},
-      {"mt5", "T5Tokenizer"},
-      {"opt", "GPT2Tokenizer"},
-      {"pegasus", "PegasusTokenizer"},
-      {"qwen2", "Qwen2Tokenizer"},
-      {"qwen2_moe", "Qwen2Tokenizer"},
-      {"qwen3", "Qwen2Tokenizer"},
-      {"qwen3_moe", "Qwen2Tokenizer"},
-      {"roberta", "RobertaTokenizer"},
-      {"t5", "T5Tokenizer"},
-      {"xlm-roberta", "XLMRobertaTokenizer"},
-  };
-  return accel__second_of(known, sizeof known / sizeof *known, type);
-}
 
 static void put_key(accel__buffer *b, const char *key, bool *first) {
   accel__buffer_text(b, *first ? "{" : ",");
@@ -138,7 +103,7 @@ static void put_class(accel__buffer *b, json_t *config, json_t *model, bool *fir
   json_t *class = accel__json_get(model, "tokenizer_class"),
          *type = accel__json_get(model, "model_type");
   const char *name = cJSON_IsString(class)  ? class->valuestring
-                     : cJSON_IsString(type) ? class_of_type(type->valuestring)
+                     : cJSON_IsString(type) ? accel__tokenizer_class_of_type(type->valuestring)
                                             : NULL;
   if (name == NULL || cJSON_IsString(accel__json_get(config, "tokenizer_class"))) return;
   put_key(b, "tokenizer_class", first);
@@ -197,7 +162,8 @@ accel_status accel__tokenizer_settings(const char *directory, file_t *config, fi
 /* ---- added tokens ---- */
 
 typedef struct token {
-  double id; /* of added_tokens_decoder */
+  double id;      /* of added_tokens_decoder */
+  size_t mention; /* there, counted */
   const char *content;
   json_t *flags;        /* NULL: none of its own */
   bool special, listed; /* listed: in added_tokens_decoder, which later mentions do not change */
@@ -212,7 +178,8 @@ typedef struct tokens {
 
 static int by_id(const void *a, const void *b) {
   const token *x = a, *y = b;
-  return (x->id > y->id) - (x->id < y->id);
+  if (x->id != y->id) return x->id > y->id ? 1 : -1;
+  return (x->mention > y->mention) - (x->mention < y->mention);
 }
 
 /* A content that is there already gets the flags of its last mention, of plain strings the
@@ -253,24 +220,44 @@ static bool is_named_otherwise(json_t *settings, const char *content) {
   return false;
 }
 
-static accel_status add_decoder(tokens *t, json_t *settings) {
+/* A token of added_tokens_decoder, or of a tokenizer.json's added_tokens. */
+static void add_listed(tokens *t, json_t *settings, const char *const *named, json_t *item,
+                       double id) {
+  const char *content = content_of(item);
+  bool special = cJSON_IsTrue(accel__json_get(item, "special"));
+  for (int k = 0; k < ACCEL__NAMED_TOKENS; ++k) special = special || !strcmp(named[k], content);
+  if (!*content) return;
+  t->at[t->n] = (token){.id = id,
+                        .mention = t->n,
+                        .content = content,
+                        .flags = item,
+                        .special = special || is_named_otherwise(settings, content),
+                        .listed = true};
+  t->n++;
+}
+
+/* What has an id: the last mention of one counts. */
+static accel_status add_decoder(tokens *t, json_t *settings, json_t *listed,
+                                const accel__class_tokens *class) {
   const char *named[ACCEL__NAMED_TOKENS];
   json_t *object = accel__json_get(settings, "added_tokens_decoder");
-  for (int i = 0; i < ACCEL__NAMED_TOKENS; ++i)
+  for (int i = 0; i < ACCEL__NAMED_TOKENS; ++i) {
     named[i] = content_of(accel__json_get(settings, accel__named_token_keys[i]));
-  ACCEL_JSON_EACH(item, cJSON_IsObject(object) ? object : NULL) {
-    const char *content = content_of(item);
-    bool special = cJSON_IsTrue(accel__json_get(item, "special"));
-    for (int k = 0; k < ACCEL__NAMED_TOKENS; ++k) special = special || !strcmp(named[k], content);
-    special = special || is_named_otherwise(settings, content);
-    if (*content)
-      t->at[t->n++] = (token){.id = atof(item->string),
-                              .content = content,
-                              .flags = item,
-                              .special = special,
-                              .listed = true};
+    if (!*named[i] && class->own[i]) named[i] = class->own[i];
+  }
+  ACCEL_JSON_EACH(item, cJSON_IsObject(object) ? object : NULL)
+  add_listed(t, settings, named, item, atof(item->string));
+  ACCEL_JSON_EACH(item, listed) {
+    json_t *id = accel__json_get(item, "id");
+    add_listed(t, settings, named, item, cJSON_IsNumber(id) ? id->valuedouble : 0);
   }
   qsort(t->at, t->n, sizeof *t->at, by_id);
+  size_t n = 0;
+  for (size_t i = 0; i < t->n; ++i) {
+    if (listed && i + 1 < t->n && t->at[i + 1].id == t->at[i].id) continue;
+    t->at[n++] = t->at[i];
+  }
+  t->n = n;
   for (size_t i = 0; i < t->n; ++i)
     ACCEL_TRY(accel__map_set(&t->index, t->at[i].content, strlen(t->at[i].content), (int64_t)i));
   return ACCEL_OK;
@@ -285,8 +272,9 @@ static json_t *extra_tokens(json_t *settings) {
 static const accel__json takes_space = {.type = cJSON_True, .string = (char[]){"lstrip"}},
                          own_mask = {.type = cJSON_Object, .child = (accel__json *)&takes_space};
 
-static accel_status add_all(tokens *t, json_t *settings, const accel__class_tokens *class) {
-  ACCEL_TRY(add_decoder(t, settings));
+static accel_status add_all(tokens *t, json_t *settings, json_t *listed,
+                            const accel__class_tokens *class) {
+  ACCEL_TRY(add_decoder(t, settings, listed, class));
   for (int i = 0; i < ACCEL__NAMED_TOKENS; ++i) {
     /* null: none */
     json_t *said = cJSON_GetObjectItemCaseSensitive(settings, accel__named_token_keys[i]);
@@ -314,19 +302,21 @@ static void put_token(accel__buffer *b, const token *t) {
                          cJSON_IsTrue(accel__json_get(t->flags, names[i])) ? "true" : "false");
   json_t *said = accel__json_get(t->flags, "normalized");
   const bool normalized = cJSON_IsBool(said) ? cJSON_IsTrue(said) : !t->special;
-  accel__buffer_printf(b, ",\"normalized\":%s,\"special\":%s}", normalized ? "true" : "false",
-                       t->special ? "true" : "false");
+  accel__buffer_printf(b, ",\"normalized\":%s,\"special\":%s,\"listed\":%s}",
+                       normalized ? "true" : "false", t->special ? "true" : "false",
+                       t->listed ? "true" : "false");
 }
 
-accel_status accel__put_added_tokens(json_t *settings, const accel__class_tokens *class,
-                                     accel__buffer *b) {
+accel_status accel__put_added_tokens(json_t *settings, json_t *listed,
+                                     const accel__class_tokens *class, accel__buffer *b) {
   tokens t = {0};
   size_t most = ACCEL__NAMED_TOKENS;
   ACCEL_JSON_EACH(member, settings) most++;
   ACCEL_JSON_EACH(member, accel__json_get(settings, "added_tokens_decoder")) most++;
   ACCEL_JSON_EACH(member, extra_tokens(settings)) most++;
+  ACCEL_JSON_EACH(member, listed) most++;
   if (!(t.at = calloc(most, sizeof *t.at))) return accel__no_memory(most * sizeof *t.at);
-  accel_status status = add_all(&t, settings, class);
+  accel_status status = add_all(&t, settings, listed, class);
   accel__buffer_text(b, "\"added_tokens\":[");
   for (size_t i = 0; status == ACCEL_OK && i < t.n; ++i) {
     if (class->plain && t.at[i].later)
@@ -345,7 +335,7 @@ accel_status accel__settings_tokens(json_t *settings, const char *name, accel__j
   accel__buffer b = {0};
   *out = (accel__json_file){0};
   accel__buffer_text(&b, "{");
-  accel_status status = accel__put_added_tokens(settings, &none, &b);
+  accel_status status = accel__put_added_tokens(settings, NULL, &none, &b);
   accel__buffer_text(&b, "\"\":0}");
   if (status == ACCEL_OK) status = accel__buffer_status(&b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, name, out);

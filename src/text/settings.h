@@ -33,11 +33,13 @@ typedef struct accel__class_tokens {
   bool plain;            /* all special tokens lose what flags they had (Qwen 2) */
 } accel__class_tokens;
 /* Appends "added_tokens":[...], : added_tokens_decoder by its ids, special tokens by name, other
- * members "..._token", those of extra_special_tokens, else of additional_special_tokens. */
-accel_status accel__put_added_tokens(const accel__json *settings, const accel__class_tokens *class,
-                                     accel__buffer *b);
+ * members "..._token", those of extra_special_tokens, else of additional_special_tokens.  listed:
+ * the added_tokens of a tokenizer.json, which then count as if they were in added_tokens_decoder;
+ * NULL: none. */
+accel_status accel__put_added_tokens(const accel__json *settings, const accel__json *listed,
+                                     const accel__class_tokens *class, accel__buffer *b);
 /* The same tokens, no class's own among them: *out is {"added_tokens": [...], ...}, to be freed;
- * `name` for messages. */
+ * "listed" of a token: added_tokens_decoder has it.  `name` for messages. */
 accel_status accel__settings_tokens(const accel__json *settings, const char *name,
                                     accel__json_file *out);
 

@@ -456,27 +456,17 @@ accel_status accel__parse_post_processor(accel__tokenizer *t, file_t *file, json
   return push_piece(t, &t->pair, 1, 1, NULL, 0);
 }
 
-/* One token as a piece of both templates' type. */
-static accel_status push_one(accel__tokenizer *t, accel__template *to, int32_t id, int32_t type) {
+accel_status accel__template_push_text(accel__tokenizer *t, accel__template *to, bool second,
+                                       int32_t type) {
+  return push_piece(t, to, second, type, NULL, 0);
+}
+
+accel_status accel__template_push_id(accel__tokenizer *t, accel__template *to, int32_t id,
+                                     int32_t type) {
   int32_t *ids = accel__arena_array(&t->arena, 1, sizeof *ids);
   if (!ids) return accel__no_memory(sizeof *ids);
   *ids = id;
   return push_piece(t, to, -1, type, ids, 1);
-}
-
-accel_status accel__set_bos_eos(accel__tokenizer *t, int32_t bos, int32_t eos) {
-  accel__template *templates[] = {&t->single, &t->pair};
-  t->single.n = t->single.added = t->pair.n = t->pair.added = 0;
-  t->bare = t->roberta = false;
-  t->trims = 0;
-  for (int k = 0; k < 2; ++k) {
-    for (int text = 0; text <= k; ++text) {
-      if (bos >= 0) ACCEL_TRY(push_one(t, templates[k], bos, text));
-      ACCEL_TRY(push_piece(t, templates[k], text, text, NULL, 0));
-      if (eos >= 0) ACCEL_TRY(push_one(t, templates[k], eos, text));
-    }
-  }
-  return ACCEL_OK;
 }
 
 /* ---- decoder ---- */

@@ -408,6 +408,8 @@ struct accel__tokenizer {
   accel__arena arena;
   char *name; /* of the file, for messages */
   accel__tokenizer_info info;
+  /* what made the tokenizer of the vocabulary (tokenizer_class.h); NULL: tokenizer.json alone */
+  const struct accel__tokenizer_class *class;
   accel__vocab vocab;  /* the model's */
   accel__vocab target; /* Marian's separate vocabularies: what ids are decoded by; n 0: vocab */
   bool by_pairs;       /* the SentencePiece model beside vocab.json is BPE */
@@ -518,9 +520,11 @@ bool accel__base64_decode(const char *text, size_t n, uint8_t *out, size_t *out_
  * none. */
 bool accel__charsmap_set(accel__tokenizer *t, uint8_t *raw, size_t n, accel__normalizer *to,
                          accel_status *status);
-/* steps.c: the post-processor of add_bos_token and add_eos_token, in place of the file's; -1:
- * without it. */
-accel_status accel__set_bos_eos(accel__tokenizer *t, int32_t bos, int32_t eos);
+/* steps.c: appends the first or the second text, or a token, to a template. */
+accel_status accel__template_push_text(accel__tokenizer *t, accel__template *to, bool second,
+                                       int32_t type);
+accel_status accel__template_push_id(accel__tokenizer *t, accel__template *to, int32_t id,
+                                     int32_t type);
 /* scan.c: the large parts of a tokenizer.json, read without building a tree. */
 typedef struct accel__scan {
   const char *vocab, *merges; /* NULL when absent */

@@ -71,6 +71,18 @@ def sentence_model(tokenizer):
     return {"task": "sentence", "model": "sentence", "options": {}, "call": {}, "inputs": TEXTS, "output": model.encode(TEXTS).tolist()}
 
 
+def make_nli(tokenizer):
+    names = {0: "contradiction", 1: "neutral", 2: "entailment"}
+    make_model("nli", "BertForSequenceClassification", tokenizer, 8, id2label=names, label2id={v: k for k, v in names.items()})
+
+
+def ask_zero_shot():
+    labels = ["london", "cat", "bank", "un-happy"]
+    return [ask("zero-shot-classification", "nli", inputs, call={"candidate_labels": wanted, **call})
+            for inputs, wanted, call in ((TEXTS[0], labels, {}), (TEXTS[:2], "cat, dog,london", {}), (TEXTS[3], labels, {"multi_label": True}),
+                                         (TEXTS[0], ["cat"], {"hypothesis_template": "it is of the {}"}), (" ".join(TEXTS * 3), labels, {}))]
+
+
 def main():
     shutil.rmtree(ROOT, ignore_errors=True)
     tokenizer = make_tokenizer()
@@ -78,6 +90,7 @@ def main():
     make_model("classify", "BertForSequenceClassification", tokenizer, 1, id2label=three, label2id={v: k for k, v in three.items()})
     make_model("multilabel", "BertForSequenceClassification", tokenizer, 2, num_labels=4, problem_type="multi_label_classification")
     make_model("score", "BertForSequenceClassification", tokenizer, 3, num_labels=1)
+    make_nli(tokenizer)
     make_model("tokens", "BertForTokenClassification", tokenizer, 4, id2label=names, label2id={v: k for k, v in names.items()})
     make_model("mask", "BertForMaskedLM", tokenizer, 5)
     make_model("qa", "BertForQuestionAnswering", tokenizer, 6)
@@ -91,6 +104,7 @@ def main():
     goldens.append(ask("text-classification", "classify", TEXTS[0], options={"top_k": None}))
     goldens.append(ask("sentiment-analysis", "multilabel", TEXTS, call={"top_k": None}))
     goldens.append(ask("text-classification", "score", TEXTS))
+    goldens += ask_zero_shot()
     for strategy in ("none", "simple", "first", "average", "max"):
         goldens.append(ask("token-classification", "tokens", TEXTS, options={"aggregation_strategy": strategy}))
     goldens.append(ask("ner", "tokens", TEXTS[0]))

@@ -51,7 +51,9 @@ def compare(program, directory, strings):
     """(outcome, what is to be said of it)"""
     try:
         theirs = transformers.AutoTokenizer.from_pretrained(directory)
-        ids = [theirs(s, truncation=False).input_ids for s in strings]
+        made = [theirs(s, truncation=False, return_offsets_mapping=theirs.is_fast) for s in strings]
+        ids = [m.input_ids for m in made]
+        offsets = [[list(pair) for pair in m["offset_mapping"]] for m in made] if theirs.is_fast else None
         texts = [theirs.decode(row, skip_special_tokens=True) for row in ids]
         if any(i is None for row in ids for i in row):
             return "left out", "no id"
@@ -65,6 +67,9 @@ def compare(program, directory, strings):
     for s, want, row in zip(strings, ids, got["ids"]):
         if want != row:
             return "failed", f"{ascii(s)}\n    expected {want} {theirs.convert_ids_to_tokens(want)}\n    found    {row}"
+    for s, want, row in zip(strings, offsets or [], got["offsets"]):
+        if want != row:
+            return "failed", f"offsets of {ascii(s)}\n    expected {want}\n    found    {row}"
     some = [row for row in ids if row]
     got, error = ours(program, str(directory), "--decode", some, whole=True)
     if error:

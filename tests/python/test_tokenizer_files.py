@@ -10,11 +10,11 @@ ACCEL = os.path.join(os.environ["ACCEL_BUILD"], "bin", "accel")
 FIXTURES = os.path.join(os.environ["ACCEL_SOURCE"], "tests", "fixtures", "tokenizer_files")
 
 
-def tokenize(folder, option, data):
+def tokenize(folder, option, data, *more):
     with tempfile.NamedTemporaryFile("w", suffix=".json") as f:
         json.dump(data, f)
         f.flush()
-        done = subprocess.run([ACCEL, "tokenize", folder, option, f.name, "--json"], capture_output=True, text=True, timeout=60)
+        done = subprocess.run([ACCEL, "tokenize", folder, option, f.name, "--json", *more], capture_output=True, text=True, timeout=60)
     return done
 
 
@@ -32,6 +32,25 @@ class Files(unittest.TestCase):
                 self.assertEqual(json.loads(done.stdout)["ids"], expected["ids"])
                 done = tokenize(folder, "--decode", expected["ids"])
                 self.assertEqual(json.loads(done.stdout)["texts"], expected["texts"])
+
+    def test_classes(self):
+        """A tokenizer.json under classes that build it anew, and under those that do not (tests/goldens/make_class_goldens.py)."""
+        with open(os.path.join(FIXTURES, "..", "tokenizer_classes.json"), encoding="utf-8") as f:
+            goldens = json.load(f)
+        for case in goldens["cases"]:
+            with self.subTest(tokenizer=case["tokenizer"], config=case["config"], model=case["model"]), tempfile.TemporaryDirectory() as folder:
+                os.symlink(os.path.join(FIXTURES, "..", "tokenizers", case["tokenizer"] + ".json"), os.path.join(folder, "tokenizer.json"))
+                for name, value in (("tokenizer_config.json", case["config"]), ("config.json", case["model"])):
+                    with open(os.path.join(folder, name), "w") as f:
+                        json.dump(value, f)
+                done = tokenize(folder, "--input", goldens["strings"], "--verbose")
+                self.assertEqual(done.returncode, 0, done.stderr)
+                found = json.loads(done.stdout)
+                self.assertEqual(found["ids"], case["ids"])
+                self.assertEqual(found["offsets"], case["offsets"])
+                some = [(ids, text) for ids, text in zip(case["ids"], case["texts"]) if ids]
+                done = tokenize(folder, "--decode", [ids for ids, _ in some])
+                self.assertEqual(json.loads(done.stdout)["texts"], [text for _, text in some])
 
     def test_damage(self):
         with open(os.path.join(FIXTURES, "xlm_roberta", "sentencepiece.bpe.model"), "rb") as f:

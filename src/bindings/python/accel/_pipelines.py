@@ -1,6 +1,7 @@
 """pipeline(): transformers' pipelines, with their arguments and the shapes and keys of their results."""
 from __future__ import annotations
 
+import math
 import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
@@ -19,9 +20,10 @@ _UNSET: Any = object()
 class Pipeline:
     """A task on a model.  Options given here are defaults of every call."""
     task = ""
+    model_task = ""  # what the model is opened for, where that is another task
 
     def __init__(self, model: Union[str, Model], defaults: Dict[str, Any], **options: Any) -> None:
-        self.model = model if isinstance(model, Model) else Model(model, task=self.task, **options)
+        self.model = model if isinstance(model, Model) else Model(model, task=self.model_task or self.task, **options)
         self.defaults = defaults
 
     @property
@@ -76,6 +78,48 @@ class TextClassificationPipeline(Pipeline):
         rows: List[Any] = [row[0] for row in found] if wanted is _UNSET else list(found)
         result = rows[0] if single else rows
         return [result] if isinstance(inputs, str) and top_k is _UNSET else result
+
+
+class ZeroShotClassificationPipeline(Pipeline):
+    """{"sequence", "labels", "scores"} over candidate_labels for a text, best first, a list of them for several: how far a model of natural language
+    inference takes each label, put into hypothesis_template, to follow from the text.  With multi_label each label has a probability of its own.  Where
+    text and hypothesis are longer than the model takes, the longer of the two is cut."""
+    task = "zero-shot-classification"
+    model_task = "text-classification"
+
+    def __call__(self, sequences: Texts, candidate_labels: Any = None, hypothesis_template: Optional[str] = None, multi_label: Optional[bool] = None) -> Any:
+        single = isinstance(sequences, str)
+        texts: List[str] = [sequences] if single else list(sequences)  # type: ignore[list-item]
+        labels = self.defaults.get("candidate_labels") if candidate_labels is None else candidate_labels
+        labels = [part.strip() for part in labels.split(",") if part.strip()] if isinstance(labels, str) else list(labels or [])
+        template = hypothesis_template or self.defaults.get("hypothesis_template") or "This example is {}."
+        several = self.defaults.get("multi_label", False) if multi_label is None else multi_label
+        if not labels or not texts:
+            raise ValueError("zero-shot-classification needs candidate_labels and a text")
+        if template.format(labels[0]) == template:
+            raise ValueError(f"hypothesis_template '{template}' has no {{}} for the label")
+        names = self.model.labels
+        entailment = next((i for i, name in enumerate(names) if name.lower().startswith("entail")), len(names) - 1)
+        against = len(names) - 1 if entailment == 0 else 0
+        pairs = [(text, template.format(label)) for text in texts for label in labels]
+        rows = self.model.classify([a for a, _ in pairs], [b for _, b in pairs], top_k=0, function="none")
+        logits = [{r["label"]: r["score"] for r in row} for row in rows]
+        found = []
+        for i, text in enumerate(texts):
+            mine = logits[i * len(labels):(i + 1) * len(labels)]
+            if several or len(labels) == 1:
+                scores = [_softmax([one[names[against]], one[names[entailment]]])[1] for one in mine]
+            else:
+                scores = _softmax([one[names[entailment]] for one in mine])
+            order = sorted(range(len(labels)), key=lambda k: scores[k])[::-1]
+            found.append({"sequence": text, "labels": [labels[k] for k in order], "scores": [scores[k] for k in order]})
+        return found[0] if single else found
+
+
+def _softmax(logits: List[float]) -> List[float]:
+    most = max(logits)
+    powers = [math.exp(x - most) for x in logits]
+    return [p / sum(powers) for p in powers]
 
 
 class TokenClassificationPipeline(Pipeline):
@@ -453,7 +497,7 @@ def _picture(image: GeneratedImage) -> Any:
 
 
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
-    FeatureExtractionPipeline, TextClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
+    FeatureExtractionPipeline, TextClassificationPipeline, ZeroShotClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, Text2TextGenerationPipeline, SummarizationPipeline, TranslationPipeline, ImageClassificationPipeline,
     AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, DocumentQuestionAnsweringPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
     TimeSeriesForecastingPipeline, TextToSpeechPipeline, TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
@@ -463,7 +507,7 @@ _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights"
 
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
-    """A pipeline for `task` ("feature-extraction", "text-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
+    """A pipeline for `task` ("feature-extraction", "text-classification", "zero-shot-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
     "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "depth-estimation", "document-question-answering", "image-to-text",
     "visual-question-answering", "image-text-to-text", "text-to-image", "unconditional-image-generation", "automatic-speech-recognition", "time-series-forecasting", "text-to-speech", or the aliases "sentiment-analysis", "ner" and "text-to-audio").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
