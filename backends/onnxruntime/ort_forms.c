@@ -33,6 +33,12 @@ static void put_sum(ort_writer *w, int32_t id, const kit_graph_node *n) {
   finish(w, "Sub", id, (const int32_t[]){n->in[0], ort_op1(w, "Neg", n->in[1])}, 2);
 }
 
+/* ort_writer.apart: x * number as x / (1 / number). */
+static void put_scaled(ort_writer *w, int32_t id, const kit_graph_node *n) {
+  const float other = 1 / ort_number(w, n->in[1]);
+  finish(w, "Div", id, (const int32_t[]){n->in[0], ort_floats(w, &other, 0)}, 2);
+}
+
 static void put_clamp(ort_writer *w, int32_t id, const kit_graph_node *n) {
   int32_t end[2];
   for (int i = 0; i < 2; i++) {
@@ -236,6 +242,7 @@ static void put_pool(ort_writer *w, int32_t id, const kit_graph_node *n) {
 void ort_form(ort_writer *w, int32_t id) {
   static void (*const forms[KIT_GRAPH_OPS])(ort_writer *, int32_t, const kit_graph_node *) = {
       [KIT_GRAPH_ADD] = put_sum,
+      [KIT_GRAPH_MULTIPLY] = put_scaled,
       [KIT_GRAPH_SWISH] = put_swish,
       [KIT_GRAPH_CLAMP] = put_clamp,
       [KIT_GRAPH_NOT_EQUAL] = put_not_equal,

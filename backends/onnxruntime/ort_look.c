@@ -3,6 +3,12 @@
  * compiler gets wrong. */
 #include "onnxruntime/ort_write.h"
 
+float ort_number(const ort_writer *w, int32_t id) {
+  const kit_graph_node *n = &w->g->node[id];
+  const bool is = n->op == KIT_GRAPH_CONSTANT && n->dtype == ACCEL_PLUGIN_F32;
+  return is && n->bytes == sizeof(float) ? *(const float *)n->data : 0;
+}
+
 /* Elements of a vector of sizes; -1: not known. */
 static int64_t length_of(const ort_writer *w, int32_t id) {
   const kit_graph_node *n = &w->g->node[id];
@@ -127,6 +133,18 @@ static void find_sums_before_norms(ort_writer *w) {
   }
 }
 
+/* The same compiler makes one op of a gather and its product with a number, also through reshapes;
+ * of a batch that op gets the first item alone right. */
+static void find_scaled_gathers(ort_writer *w) {
+  for (uint32_t k = 0; k < w->g->n_node; k++) {
+    const kit_graph_node *n = &w->g->node[k];
+    int32_t id = n->op == KIT_GRAPH_MULTIPLY ? n->in[0] : -1;
+    if (id < 0 || ort_number(w, n->in[1]) == 0) continue;
+    while (w->g->node[id].op == KIT_GRAPH_RESHAPE) id = w->g->node[id].in[0];
+    w->apart[k] = w->g->node[id].op == KIT_GRAPH_GATHER;
+  }
+}
+
 void ort_look(ort_writer *w, bool npu) {
   for (uint32_t i = 0; i < w->g->n_node; i++) {
     const kit_graph_node *n = &w->g->node[i];
@@ -136,4 +154,5 @@ void ort_look(ort_writer *w, bool npu) {
   for (uint32_t r = 0; r < w->g->n_result; r++) w->uses[w->g->result[r].node]++;
   find_norms(w);
   if (npu) find_sums_before_norms(w);
+  if (npu) find_scaled_gathers(w);
 }

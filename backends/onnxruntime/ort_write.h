@@ -21,7 +21,7 @@ typedef struct ort_writer {
       *normed; /* [n_node] the LAYER_NORM that ends here with its scale; -1 none; ORT_ELSEWHERE */
   int32_t *scale; /* [n_node] of such a LAYER_NORM; -1: it stands alone */
   int32_t *shift; /* [n_node] or -1 */
-  bool *apart;    /* [n_node] an ADD that Qualcomm's compiler must not fuse with the norm behind */
+  bool *apart;    /* [n_node] an ADD or MULTIPLY that Qualcomm's compiler must not fuse */
   const struct ort_quantised *quantised; /* ort_writing.quantised */
   bool coded;                            /* its products are written with their codes */
   char why[160];                         /* not empty: an op that cannot be written */
@@ -45,6 +45,8 @@ int32_t ort_floats(ort_writer *w, const float *v, int64_t n); /* n 0: a scalar *
 int32_t ort_int64s(ort_writer *w, const int64_t *v, int64_t n);
 /* Elements of a constant of int64; *n of them.  NULL: the node is none. */
 const int64_t *ort_known(const ort_writer *w, int32_t node, int64_t *n);
+/* The number of a constant of fp32 of one element; 0: the node is none. */
+float ort_number(const ort_writer *w, int32_t node);
 
 /* A constant, of a type as ONNX numbers them; external where it is long. */
 void ort_tensor(ort_writer *w, int32_t id, int type, const int64_t *dim, uint32_t rank,

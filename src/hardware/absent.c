@@ -142,8 +142,8 @@ static accel_status explain_source(accel__hardware *h, const accel__source *s, c
                  *plugin_why ? "; " : "", plugin_why);
     a->remedy = *s->remedy ? s->remedy : "install the card's driver";
   } else {
-    ACCEL_FORMAT(a->reason, &h->arena, "no %s here: %s%s%s", title, s->error,
-                 *plugin_why ? "; " : "", plugin_why);
+    ACCEL_FORMAT(a->reason, &h->arena, s->ended ? "%s fails here: %s%s%s" : "no %s here: %s%s%s",
+                 title, s->error, *plugin_why ? "; " : "", plugin_why);
     a->remedy = s->remedy;
   }
   return ACCEL_OK;

@@ -76,6 +76,7 @@ typedef struct accel__source {
   /* error "": it answered, even if with no devices */
   const char *version, *driver, *error, *remedy;
   bool asked;
+  bool ended; /* its library crashed or hung, or ended the helper */
   uint32_t n;
   accel__gpu *gpu;
 } accel__source;

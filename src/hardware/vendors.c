@@ -76,9 +76,8 @@ static accel_status ask(accel__hardware *h, const char *question, accel__source 
     status = read_report(&h->arena, json.root, s);
   } else {
     s->error = why;
-    s->remedy = verdict == ACCEL__VERDICT_HELPER
-                    ? ""
-                    : "the vendor's library failed: reinstall or update its driver";
+    s->ended = verdict != ACCEL__VERDICT_HELPER;
+    s->remedy = s->ended ? "the vendor's library failed: reinstall or update its driver" : "";
   }
   accel__json_free(&json);
   return status;

@@ -230,6 +230,73 @@ class OnnxRuntime(unittest.TestCase):
         self.assertIn("lists no device of it", row["reason"])
 
 
+class EveryLibrary(unittest.TestCase):
+    """All vendors' libraries at once absent, broken or there, as stubs: detect says why each one does not serve and what to do, and matrix lists what is left."""
+    ROWS = {"cuda", "amd", "opencl", "vulkan", "openvino", "qualcomm", "webgpu"}
+    LOADERS = ["libcuda.so.1", "libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libhsa-runtime64.so.1", "libOpenCL.so.1", "libvulkan.so.1"]
+
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def path(self, name, text):
+        with open(os.path.join(self.folder, name), "w", encoding="utf-8") as f:
+            f.write(text)
+        return f.name
+
+    def check(self, patterns, usable=(), **variables):
+        """patterns: words of each row's reason.  usable: hardware that may serve, too, where its driver is installed."""
+        variables["ACCEL_CACHE_DIR"] = os.path.join(self.folder, "cache")
+        report = detect(**variables)
+        rows = {d["hardware"]: d for d in report["devices"]}
+        self.assertTrue(rows["cpu"]["usable"])
+        for hardware, words in patterns.items():
+            row = rows[hardware]
+            with self.subTest(hardware=hardware):
+                if not row["compiled"]:
+                    continue  # that plugin is not of this build
+                self.assertFalse(row["usable"], row)
+                self.assertRegex(row["reason"], words)
+                self.assertTrue(row["remedy"], row)
+        done = run(ACCEL, "matrix", "bert-base-uncased", "--json", **variables)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        capable = {name.split(":")[0] for name in json.loads(done.stdout)["models"][0]["capable"]}
+        self.assertIn("cpu", capable)
+        self.assertLessEqual(capable, {"cpu", "reference", "hip-emulated", *usable})
+        self.assertLessEqual({d["plugin"] for d in report["devices"] if d["usable"]}, {"cpu", "reference", "hip-emulated", *usable})
+
+    def test_absent(self):
+        for name in self.LOADERS:
+            self.path(name, "")  # no library, before a real one
+        patterns = {"cuda": "no NVIDIA GPU driver here.*libcuda.so.1", "amd": "HIP: .*libamdhip64", "opencl": "no OpenCL loader here.*libOpenCL.so.1",
+                    "vulkan": "no Vulkan loader here.*libvulkan.so.1", "openvino": "no OpenVINO here.*libopenvino_c.so", "qualcomm": "libonnxruntime_providers_qnn.so beside",
+                    "webgpu": "no wgpu-native here.*libwgpu_native.so"}
+        self.assertEqual(set(patterns), self.ROWS)
+        self.check(patterns, LD_LIBRARY_PATH=self.folder, ACCEL_OPENVINO_DIR="/nonexistent", ACCEL_ONNXRUNTIME_DIR="/nonexistent", ACCEL_WEBGPU_DIR="/nonexistent")
+
+    def test_broken(self):
+        driver = os.path.join(STUBS, "driver", "libdriver.so")
+        manifest = self.path("icd.json", json.dumps({"file_format_version": "1.0.0", "ICD": {"library_path": driver, "api_version": "1.1.0"}}))
+        self.path("stub.icd", driver + "\n")
+        ended = "([Cc]rashed in|ended) the probe"  # the latter under a sanitizer
+        patterns = dict.fromkeys(self.ROWS, ended)
+        patterns.update(cuda="NVIDIA GPU driver fails here: " + ended, opencl=f"OpenCL loader fails here: {ended}|libOpenCL.so.1: cannot open",
+                        vulkan=f"Vulkan loader fails here: {ended}|libvulkan.so.1: cannot open")
+        self.check(patterns, LD_LIBRARY_PATH=os.path.join(STUBS, "vendor"), STUB_CUDA="crash", STUB_HIP="crash", STUB_HSA="crash",
+                   OCL_ICD_VENDORS=self.folder + "/", OPENCL_VENDOR_PATH=self.folder, VK_ICD_FILENAMES=manifest, VK_DRIVER_FILES=manifest,
+                   ACCEL_OPENVINO_DIR=os.path.join(STUBS, "openvino"), STUB_OPENVINO="crash", ACCEL_ONNXRUNTIME_DIR=os.path.join(STUBS, "onnxruntime-qnn"),
+                   STUB_ONNXRUNTIME="crash", ACCEL_WEBGPU_DIR=os.path.join(STUBS, "webgpu"), STUB_WEBGPU="crash")
+
+    def test_there(self):
+        """The vendors' libraries list devices, which compute nothing; OpenCL and Vulkan are what this machine has."""
+        patterns = {"cuda": "NVIDIA H200 cannot be used", "amd": r"AMD Radeon RX 6800 \(seen by hip\) cannot be used", "openvino": "the stub compiles nothing",
+                    "qualcomm": "lists no device of it", "onnxruntime": "the stub runs nothing", "webgpu": "lists no device"}
+        self.check(patterns, usable=("opencl", "vulkan"), LD_LIBRARY_PATH=os.path.join(STUBS, "vendor"), STUB_CUDA="NVIDIA H200",
+                   STUB_HIP="AMD Radeon RX 6800@0000:0A:00.0@16368", ACCEL_OPENVINO_DIR=os.path.join(STUBS, "openvino"), STUB_OPENVINO="device",
+                   ACCEL_ONNXRUNTIME_DIR=os.path.join(STUBS, "onnxruntime-qnn"), ACCEL_WEBGPU_DIR=os.path.join(STUBS, "webgpu"))
+
+
 class AmdTree(unittest.TestCase):
     """A machine with one AMD card as the kernel shows it, and no device files."""
 

@@ -37,7 +37,9 @@ def smallest(lines, key):
 REQUIRED = {"openvino": "ACCEL_OPENVINO_DIR", "onnxruntime": "ACCEL_ONNXRUNTIME_DIR", "qualcomm": "ACCEL_ONNXRUNTIME_DIR", "webgpu": "ACCEL_WEBGPU_DIR",
             "opencl": "OCL_ICD_VENDORS"}
 # Qualcomm's NPU has no fp32; a session takes its simulator seconds to make, so of these classes only.
-NPU_CLASSES = {"BertModel", "ViTModel", "CLIPModel", "CLIPTextModel", "CLIPVisionModel", "WhisperForAudioClassification"}
+NPU_CLASSES = {"BertModel", "CLIPModel", "CLIPTextModel", "CLIPTextModelWithProjection", "CLIPVisionModel", "CLIPVisionModelWithProjection", "DINOv3ViTModel",
+               "DistilBertModel", "EuroBertModel", "MobileBertModel", "ModernBertModel", "NomicBertModel", "ViTModel", "VitsModel", "WhisperForAudioClassification",
+               "XCLIPModel", "XCLIPTextModel", "XCLIPVisionModel"}
 # What a device says no to, by the start of the model's folder, and how.
 REFUSED = dict.fromkeys(("openvino", "onnxruntime"), {start: "not part of a static graph" for start in ("mamba", "qwen3_next", "qwen3_5")})
 
