@@ -19,8 +19,9 @@
 #include "text/tokenizer_class.h"
 
 /* Appends a tokenizer.json to `out`, the post-processor left out.  class: NULL, one that is not
- * known; config: tokenizer_config.json, or NULL; `name` stands for the file in messages. ACCEL_ERROR_FORMAT: no such protocol buffer, no pieces, text
- * that is not UTF-8; ACCEL_ERROR_UNSUPPORTED: a kind of model that is neither Unigram nor BPE. */
+ * known; config: tokenizer_config.json, or NULL; `name` stands for the file in messages.
+ * ACCEL_ERROR_FORMAT: no such protocol buffer, no pieces, text that is not UTF-8;
+ * ACCEL_ERROR_UNSUPPORTED: a kind of model that is neither Unigram nor BPE. */
 accel_status accel__sentencepiece_json(const uint8_t *data, size_t n, const char *name,
                                        const accel__tokenizer_class *class,
                                        const accel__json_file *config, accel__buffer *out);

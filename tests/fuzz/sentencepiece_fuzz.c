@@ -8,18 +8,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n);
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t n) {
-  static const char *const classes[] = {"{}", "{\"tokenizer_class\":\"T5Tokenizer\"}",
-                                        "{\"tokenizer_class\":\"XLMRobertaTokenizer\"}",
-                                        "{\"tokenizer_class\":\"LlamaTokenizer\"}",
-                                        "{\"tokenizer_class\":\"AlbertTokenizer\"}"};
-  const char *class = classes[n % 5];
+  static const char *const names[] = {NULL, "T5Tokenizer", "XLMRobertaTokenizer", "LlamaTokenizer",
+                                      "AlbertTokenizer"};
+  const accel__tokenizer_class *class = accel__tokenizer_class_named(names[n % 5]);
   accel__json_file config = {0}, made = {0};
   accel__buffer json = {0};
   accel__tokenizer *tokenizer = NULL;
-  size_t length = 0;
-  while (class[length]) length++;
-  if (accel__json_parse(class, length, "config", &config) != ACCEL_OK) abort();
-  if (accel__sentencepiece_json(data, n, "fuzz.model", &config, &json) == ACCEL_OK) {
+  if (accel__json_parse("{}", 2, "config", &config) != ACCEL_OK) abort();
+  if (accel__sentencepiece_json(data, n, "fuzz.model", class, &config, &json) == ACCEL_OK) {
     if (accel__json_parse(json.data, json.n, "made", &made) != ACCEL_OK) abort();
     if (accel__tokenizer_parse(json.data, json.n, "made", &tokenizer) == ACCEL_OK)
       accel__tokenizer_free(&tokenizer);
