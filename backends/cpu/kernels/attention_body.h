@@ -141,14 +141,21 @@ typedef struct block {
   int64_t lds, keys, strip;     /* floats from a row of scores to the next, keys of a tile */
   int64_t row, rows, low, high; /* query rows of the strip; keys that any of them sees */
   int64_t tile, tile_end;       /* keys at hand: k, v, position and scores count from `tile` */
-  bool plain;
+  bool plain;                   /* is_plain() */
+  float scale, late;            /* of products at once, and in the exponential; one of them is 1 */
 } block;
 
-/* Whether scores are products times a positive scale, nothing else: the scale can then wait for the
- * exponential. */
-static bool is_plain(const cpu_attention *a) {
+/* Whether scores are products times a positive scale, or hidden: the scale can then wait for the
+ * exponential, and does so for both, so that a row gets the same bits by row numbers and by
+ * positions. */
+static bool scales_late(const cpu_attention *a) {
   return !(a->softcap > 0) && !a->bias && !a->relative && !a->distance && a->slope == 0.0f &&
-         !a->key_position && !a->relative_row && !a->mask && a->scale > 0;
+         !a->relative_row && a->scale > 0;
+}
+
+/* Whether scores are products times a positive scale, nothing else. */
+static bool is_plain(const cpu_attention *a) {
+  return scales_late(a) && !a->key_position && !a->mask;
 }
 
 /* First and one past the last key that row i sees, as far as positions are row numbers. */
@@ -199,11 +206,11 @@ static float position_of(const void *a, int64_t j) {
   return j < g->keys ? (float)key_at(g, j) : 0.0f;
 }
 
-/* Everything that changes the scores s of row i against keys tile + low .. after the product;
- * position[] holds the keys'. */
+/* Everything that changes the scores s of row i against keys tile + low .. after the product, which
+ * is multiplied by `by`; position[] holds the keys'. */
 static void adjust(const cpu_attention *a, int64_t i, float *s, int64_t tile, int64_t low,
-                   int64_t high, const float *position) {
-  const vf scale = v_set(a->scale), hidden = v_set(-INFINITY), here = v_set((float)query_at(a, i)),
+                   int64_t high, float by, const float *position) {
+  const vf scale = v_set(by), hidden = v_set(-INFINITY), here = v_set((float)query_at(a, i)),
            slope = v_set(a->slope);
   const bool alibi = position && !a->key_position && !(a->softcap > 0) && !a->bias && !a->relative;
   const float *dense = a->bias ? a->bias + i * a->bias_row + tile * a->bias_column : NULL;
@@ -243,7 +250,8 @@ static void finish_scores(const block *b, int64_t i, int64_t *low, int64_t *high
   part_of(b, i, low, high);
   const int64_t from = *low / V * V, to = round_up(*high, V);
   if (!b->plain) {
-    adjust(a, i, s, b->tile, *low, *high, a->key_position || a->slope != 0.0f ? b->position : NULL);
+    adjust(a, i, s, b->tile, *low, *high, b->scale,
+           a->key_position || a->slope != 0.0f ? b->position : NULL);
     if (a->relative_row) add_disentangled(b, i, s, *low, *high);
     if (a->relative_row && a->mask) /* hidden ones again */
       for (int64_t j = *low; j < *high; j++)
@@ -461,7 +469,7 @@ static void scores(const block *b, const float *q, int64_t ldq) {
  * all of them: what a row waits for comes while others are at it.  true: the weights are bf16, which
  * they become where all rows see all of the strip's keys and nobody asks for them. */
 static bool softmax_strip(const block *b, seen *s, float *factor) {
-  const float scale = b->plain ? b->a->scale : 1.0f;
+  const float scale = b->late;
   int64_t low[CPU_ATTENTION_STRIP], high[CPU_ATTENTION_STRIP];
   for (int64_t r = 0; r < b->rows; r++) finish_scores(b, b->row + r, &low[r], &high[r]);
   for (int64_t r = 0; r < b->rows; r++)
@@ -593,7 +601,14 @@ void ATTENTION_HEAD(const cpu_attention *a, int64_t row, int64_t row_end, float 
                                                       : CPU_ATTENTION_REGISTERS;
   const cpu_attention_plan plan = cpu_attention_layout(a->keys, a->dk, a->dv, a->relative_columns,
                                                        whole, form, GEMM_ROWS, GEMM_COLS);
-  block b = {.a = a, .lds = plan.lds, .keys = plan.keys, .strip = plan.strip, .plain = is_plain(a)};
+  const bool late = scales_late(a);
+  block b = {.a = a,
+             .lds = plan.lds,
+             .keys = plan.keys,
+             .strip = plan.strip,
+             .plain = is_plain(a),
+             .scale = late ? 1.0f : a->scale,
+             .late = late ? a->scale : 1.0f};
   const bool tiles = a->part || plan.keys < a->keys;
   tile_at(&b, &plan, workspace, 0, 0);
   b.key_side = workspace + plan.key_side;

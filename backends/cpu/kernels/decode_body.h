@@ -167,12 +167,12 @@ V_INLINE void mix(const int kv, const int rows, const cpu_attention *a, const de
  * before. */
 static float weigh_decoded(const cpu_attention *a, int64_t i, float *s, int64_t j, int64_t n,
                            const float *position, seen *so_far) {
-  const bool plain = is_plain(a);
-  if (!plain) adjust(a, i, s, j, 0, n, position);
+  const bool late = scales_late(a);
+  if (!is_plain(a)) adjust(a, i, s, j, 0, n, late ? 1.0f : a->scale, position);
   for (int64_t c = n; c < round_up(n, V); c++) s[c] = -INFINITY;
   vf most = v_set(-INFINITY);
   for (int64_t c = 0; c < n; c += V) most = v_max(v_load(s + c), most);
-  const float scale = plain ? a->scale : 1.0f, factor = raise_to(so_far, v_largest(most) * scale);
+  const float scale = late ? a->scale : 1.0f, factor = raise_to(so_far, v_largest(most) * scale);
   so_far->sum += weigh(s, 0, n, scale, so_far->top);
   return factor;
 }
