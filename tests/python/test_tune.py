@@ -127,7 +127,10 @@ class Tune(InAFolder):
                 report = json.loads(out)
                 self.assertEqual((report["schema"], report["inputs"], report["held_out"]), ("accel.tune/1", 20, 10))
                 chosen = [t for t in report["tried"] if t["verdict"] == "chosen"]
-                self.assertEqual([t["precision"] for t in chosen], ["int8"])
+                # of weights as small as these int8 is less than bf16 where the processor's kernels want few numbers beside the codes: not with AVX2 alone
+                within = [t for t in report["tried"] if t["precision"] != "fp32" and t["cosine"] >= bound]
+                self.assertEqual({t["precision"] for t in within}, {"bf16", "int8"})
+                self.assertEqual([t["precision"] for t in chosen], [min(within, key=lambda t: t["weights_bytes"])["precision"]])
                 self.assertGreaterEqual(min(chosen[0][k] for k in ("cosine", "expected_cosine", "held_out_cosine")), bound)
                 with open(self.path("profile.json"), encoding="utf-8") as f:
                     self.assertEqual(json.load(f), report["profile"])
@@ -148,7 +151,7 @@ class Tune(InAFolder):
         for tried in report["tried"][2:]:
             self.assertEqual(tried["precision"], "int8")
             self.assertRegex(tried["kinds"], r"^\w+=fp32")
-            self.assertGreater(tried["weights_bytes"], report["tried"][1]["weights_bytes"])
+            self.assertGreaterEqual(tried["weights_bytes"], report["tried"][1]["weights_bytes"])  # equal: of 16 columns with AVX2 alone
 
     def test_nothing_but_fp32(self):
         chance, files = random.Random(3), []
