@@ -118,7 +118,7 @@ accel_status accel__put_class_steps(class_t *class, json_t *settings, const char
   return accel__buffer_status(b);
 }
 
-void accel__put_class_model(class_t *class, json_t *settings, accel__buffer *b) {
+static void put_model(class_t *class, json_t *settings, accel__buffer *b) {
   accel__buffer_printf(b, "\"type\":\"%s\"%s", class->model, class->fields ? class->fields : "");
   if (strcmp(class->model, "Unigram") == 0) {
     accel__buffer_printf(b, ",\"unk_id\":%d", class->unk < 0 ? 0 : class->unk);
@@ -127,6 +127,15 @@ void accel__put_class_model(class_t *class, json_t *settings, accel__buffer *b) 
     accel__buffer_text(b, ",\"unk_token\":");
     accel__buffer_json_string(b, unk, strlen(unk));
   }
+}
+
+accel_status accel__put_class(class_t *class, json_t *settings, json_t *listed,
+                              const char *charsmap, size_t n, accel__buffer *b) {
+  ACCEL_TRY(accel__put_added_tokens(settings, listed, &class->tokens, b));
+  ACCEL_TRY(accel__put_class_steps(class, settings, charsmap, n, b));
+  accel__buffer_text(b, "\"model\":{");
+  put_model(class, settings, b);
+  return accel__buffer_status(b);
 }
 
 /* ---- the unknown token of Unigram models ---- */

@@ -314,11 +314,8 @@ static accel_status class_json(const accel__tokenizer_class *class, json_t *sett
                        : accel__json_get(root, "added_tokens");
   accel__buffer b = {0};
   accel__buffer_text(&b, "{");
-  accel_status status = accel__put_added_tokens(settings, listed, &class->tokens, &b);
-  if (status == ACCEL_OK)
-    status = accel__put_class_steps(class, settings, text, text ? strlen(text) : 0, &b);
-  accel__buffer_text(&b, "\"model\":{");
-  accel__put_class_model(class, settings, &b);
+  accel_status status =
+      accel__put_class(class, settings, listed, text, text ? strlen(text) : 0, &b);
   accel__buffer_text(&b, "}}");
   if (status == ACCEL_OK) status = accel__buffer_status(&b);
   if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, "tokenizer_config.json", out);
@@ -473,10 +470,7 @@ static accel_status read_vocab_text(accel__tokenizer *t, const accel__mapping *m
 static accel_status wordpiece_json(const accel__tokenizer_class *class, json_t *settings,
                                    accel__buffer *b) {
   accel__buffer_text(b, "{");
-  ACCEL_TRY(accel__put_added_tokens(settings, NULL, &class->tokens, b));
-  ACCEL_TRY(accel__put_class_steps(class, settings, NULL, 0, b));
-  accel__buffer_text(b, "\"model\":{");
-  accel__put_class_model(class, settings, b);
+  ACCEL_TRY(accel__put_class(class, settings, NULL, NULL, 0, b));
   accel__buffer_text(b, "}}");
   return accel__buffer_status(b);
 }
@@ -609,10 +603,10 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
     return ACCEL_OK;
   }
   const bool whole = accel__ends_with(path, ".json");
-  ACCEL_TRY(accel__tokenizer_settings(directory, config, &files->special_map,
+  ACCEL_TRY(accel__json_read_beside(directory, "config.json", 0, &files->model));
+  ACCEL_TRY(accel__tokenizer_settings(directory, config, &files->special_map, &files->model,
                                       accel__ends_with(path, ".model"), &files->settings));
   if (whole) {
-    ACCEL_TRY(accel__json_read_beside(directory, "config.json", 0, &files->model));
     const companions with = {.settings = settings->root, .model = files->model.root};
     ACCEL_TRY(build_from_json(t, (const char *)map->data, map->n, &with));
     ACCEL_TRY(read_config(t, settings));

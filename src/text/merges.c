@@ -29,10 +29,7 @@ accel_status accel__merges_json(const char *vocab, size_t vocab_n, const char *m
                                 const accel__tokenizer_class *class, const accel__json *settings,
                                 accel__buffer *b) {
   accel__buffer_text(b, "{\"version\":\"1.0\",");
-  ACCEL_TRY(accel__put_added_tokens(settings, NULL, &class->tokens, b));
-  ACCEL_TRY(accel__put_class_steps(class, settings, NULL, 0, b));
-  accel__buffer_text(b, "\"model\":{");
-  accel__put_class_model(class, settings, b);
+  ACCEL_TRY(accel__put_class(class, settings, NULL, NULL, 0, b));
   accel__buffer_text(b, ",\"merges\":[");
   ACCEL_TRY(put_merges(b, merges, merges_n, name));
   accel__buffer_text(b, "],\"vocab\":");

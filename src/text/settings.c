@@ -141,20 +141,18 @@ static accel_status put_settings(accel__buffer *b, json_t *config, json_t *map, 
 }
 
 accel_status accel__tokenizer_settings(const char *directory, file_t *config, file_t *map,
-                                       bool pieces, accel__json_file *out) {
+                                       file_t *model, bool pieces, accel__json_file *out) {
   accel__buffer b = {0};
-  accel__json_file added = {0}, model = {0};
+  accel__json_file added = {0};
+  accel_status status = ACCEL_OK;
   const bool whole = accel__json_get(config->root, "added_tokens_decoder") != NULL;
-  accel_status status = accel__json_read_beside(directory, "config.json", 0, &model);
-  if (status == ACCEL_OK && !whole)
-    status = accel__json_read_beside(directory, "added_tokens.json", 0, &added);
+  if (!whole) status = accel__json_read_beside(directory, "added_tokens.json", 0, &added);
   if (status == ACCEL_OK)
-    status = put_settings(&b, config->root, whole ? NULL : map->root, &added, &model, pieces);
+    status = put_settings(&b, config->root, whole ? NULL : map->root, &added, model, pieces);
   if (status == ACCEL_OK)
     status = accel__json_parse(
         b.data, b.n, config->root ? config->name : "the files beside the vocabulary", out);
   accel__json_free(&added);
-  accel__json_free(&model);
   accel__buffer_free(&b);
   return status;
 }

@@ -413,14 +413,12 @@ static const char *text_of(json_t *object, const char *key) {
   return cJSON_IsString(at) ? at->valuestring : NULL;
 }
 
-const accel__tokenizer_class *accel__auto_tokenizer_class(json_t *config, json_t *model,
+const accel__tokenizer_class *accel__auto_tokenizer_class(json_t *settings, json_t *model,
                                                           bool byte_level) {
   bool wins;
-  const char *named = text_of(config, "tokenizer_class"),
+  const char *named = text_of(settings, "tokenizer_class"),
              *of_type = class_of_type(text_of(model, "model_type"), &wins);
-  if (!named) named = text_of(model, "tokenizer_class");
-  if (named && same(named, "LlamaTokenizer") && byte_level && !wins) return NULL;
-  if (!named) return accel__tokenizer_class_named(of_type);
+  if (!named || (same(named, "LlamaTokenizer") && byte_level && !wins)) return NULL;
   if (!of_type || same(of_type, named)) return accel__tokenizer_class_named(named);
   if (strcmp(of_type, "TokenizersBackend") == 0) return NULL;
   return accel__tokenizer_class_named(wins ? of_type : named);

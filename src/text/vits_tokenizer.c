@@ -131,7 +131,7 @@ static accel_status read_settings(accel__vits_tokenizer *t) {
 }
 
 accel_status accel__vits_tokenizer_load(const char *directory, accel__vits_tokenizer *out) {
-  accel__json_file config = {0}, map = {0};
+  accel__json_file config = {0}, map = {0}, model = {0};
   accel__arena arena = {0};
   *out = (accel__vits_tokenizer){0};
   const char *path = accel__path_join(&arena, directory, "vocab.json");
@@ -141,11 +141,14 @@ accel_status accel__vits_tokenizer_load(const char *directory, accel__vits_token
   if (status == ACCEL_OK)
     status = accel__json_read_beside(directory, "special_tokens_map.json", 0, &map);
   if (status == ACCEL_OK)
-    status = accel__tokenizer_settings(directory, &config, &map, false, &out->settings);
+    status = accel__json_read_beside(directory, "config.json", 0, &model);
+  if (status == ACCEL_OK)
+    status = accel__tokenizer_settings(directory, &config, &map, &model, false, &out->settings);
   if (status == ACCEL_OK) status = read_vocab(out);
   if (status == ACCEL_OK) status = read_settings(out);
   accel__json_free(&config);
   accel__json_free(&map);
+  accel__json_free(&model);
   accel__arena_free(&arena);
   return status;
 }

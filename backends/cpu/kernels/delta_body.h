@@ -146,44 +146,27 @@ static inline int64_t delta_height(int64_t left) {
   return (left + tiles - 1) / tiles;
 }
 
-/* A call of f(n, ...) for each height n of a tile. */
+/* A call of f(n, ...) for each height n of a tile, 1 to ROWS. */
+#define DELTA_CASE(n, f, ...) \
+  case n:                     \
+    f(n, __VA_ARGS__);        \
+    break;
 #if V_REGISTERS >= 32
-#define DELTA_TILE(n, f, ...) \
-  switch (n) {                \
-    case 1:                   \
-      f(1, __VA_ARGS__);      \
-      break;                  \
-    case 2:                   \
-      f(2, __VA_ARGS__);      \
-      break;                  \
-    case 3:                   \
-      f(3, __VA_ARGS__);      \
-      break;                  \
-    default:                  \
-      f(4, __VA_ARGS__);      \
-  }
+#define DELTA_TALLER(f, ...)
 #else
-#define DELTA_TILE(n, f, ...) \
-  switch (n) {                \
-    case 1:                   \
-      f(1, __VA_ARGS__);      \
-      break;                  \
-    case 2:                   \
-      f(2, __VA_ARGS__);      \
-      break;                  \
-    case 3:                   \
-      f(3, __VA_ARGS__);      \
-      break;                  \
-    case 4:                   \
-      f(4, __VA_ARGS__);      \
-      break;                  \
-    case 5:                   \
-      f(5, __VA_ARGS__);      \
-      break;                  \
-    default:                  \
-      f(6, __VA_ARGS__);      \
-  }
+#define DELTA_TALLER(f, ...)    \
+  DELTA_CASE(4, f, __VA_ARGS__) \
+  DELTA_CASE(5, f, __VA_ARGS__)
 #endif
+#define DELTA_TILE(n, f, ...)     \
+  switch (n) {                    \
+    DELTA_CASE(1, f, __VA_ARGS__) \
+    DELTA_CASE(2, f, __VA_ARGS__) \
+    DELTA_CASE(3, f, __VA_ARGS__) \
+    DELTA_TALLER(f, __VA_ARGS__)  \
+    default:                      \
+      f(ROWS, __VA_ARGS__);       \
+  }
 
 V_INLINE void delta_read_all(const int whole, const chunk *c, int64_t dk, const float *s,
                              int64_t lds, int64_t cols) {

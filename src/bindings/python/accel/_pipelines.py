@@ -119,7 +119,8 @@ class ZeroShotClassificationPipeline(Pipeline):
 def _softmax(logits: List[float]) -> List[float]:
     most = max(logits)
     powers = [math.exp(x - most) for x in logits]
-    return [p / sum(powers) for p in powers]
+    total = sum(powers)
+    return [p / total for p in powers]
 
 
 class TokenClassificationPipeline(Pipeline):
