@@ -140,8 +140,7 @@ accel_status accel__vits_tokenizer_load(const char *directory, accel__vits_token
     status = accel__json_read_beside(directory, "tokenizer_config.json", 0, &config);
   if (status == ACCEL_OK)
     status = accel__json_read_beside(directory, "special_tokens_map.json", 0, &map);
-  if (status == ACCEL_OK)
-    status = accel__json_read_beside(directory, "config.json", 0, &model);
+  if (status == ACCEL_OK) status = accel__json_read_beside(directory, "config.json", 0, &model);
   if (status == ACCEL_OK)
     status = accel__tokenizer_settings(directory, &config, &map, &model, false, &out->settings);
   if (status == ACCEL_OK) status = read_vocab(out);
