@@ -3,7 +3,7 @@
  *   conformance --plugin FILE [--reference FILE] [--goldens DIR] [--list FILE] [--device N]
  *   [--precision P,P] [--filter
  * GLOB] [--seed N]
- *               [--threads N] [--mode run|list] [--verbose]
+ *               [--threads N] [--mode run|list] [--once] [--verbose]
  *
  * Every golden case and every random case runs at every asked precision (default fp32).  At fp32
  * goldens are compared with PyTorch's numbers; random cases and other precisions with the reference
@@ -11,8 +11,10 @@
  * line: `never GLOB reason` or `not-yet GLOB reason`, GLOB matching "case@precision".  A case that
  * supports answers NO for and that no line excuses fails; an excused one that would pass fails too,
  * so that the list stays true. A line `near reason`: one item alone need not give the bits that it
- * gives in a batch, only the numbers, within the case's bounds. A plugin that is not usable here is skipped with its reason (exit
- * code 77).  Exit code 0: nothing failed.
+ * gives in a batch, only the numbers, within the case's bounds. A line `fp32-activations reason`: no
+ * precision changes what is computed, only weights and states.  With --once a case runs at the
+ * first precision alone of those at which it computes the same. A plugin that is not usable here is
+ * skipped with its reason (exit code 77).  Exit code 0: nothing failed.
  */
 #include <fnmatch.h>
 #include <stdio.h>
@@ -20,6 +22,7 @@
 #include <string.h>
 
 #include "conformance.h"
+#include "formats/format_table.h"
 
 typedef struct excuse {
   bool never;
@@ -30,7 +33,7 @@ typedef struct settings {
   const char *plugin, *reference, *goldens, *list, *precision, *filter;
   uint32_t device, threads;
   uint64_t seed;
-  bool only_list, verbose, near;
+  bool only_list, verbose, near, once, fp32_activations;
   excuse excuses[256];
   uint32_t n_excuse;
 } settings;
@@ -64,6 +67,8 @@ static bool parse(int argc, char **argv, settings *s) {
       s->seed = strtoull(value(argc, argv, &i), NULL, 0);
     else if (!strcmp(argv[i], "--mode"))
       s->only_list = !strcmp(value(argc, argv, &i), "list");
+    else if (!strcmp(argv[i], "--once"))
+      s->once = true;
     else if (!strcmp(argv[i], "--verbose"))
       s->verbose = true;
     else
@@ -84,6 +89,10 @@ static bool read_list(settings *s) {
     if (line[0] == '#' || line[0] == '\n') continue;
     if (!strncmp(line, "near ", 5)) {
       s->near = true;
+      continue;
+    }
+    if (!strncmp(line, "fp32-activations ", 17)) {
+      s->fp32_activations = true;
       continue;
     }
     if (sscanf(line, "%15s %95s %159[^\n]", word, e->glob, e->reason) != 3 ||
@@ -125,15 +134,43 @@ static void judge(const settings *s, const char *what, conf_result r, score *tot
   }
 }
 
-static void run_precision(const settings *s, const char *precision, const conf_cases *cases,
-                          conf_plugin *plugin, conf_plugin *reference, score *total) {
+/* Whether a case computes at precision `at` of `list` what it computed at one before: it has no
+ * weights, and activations and states are the same there. */
+static bool is_repeated(const settings *s, const conf_case *c, const char *const *list,
+                        uint32_t at) {
+  accel_plugin_precision wanted, before;
+  if (memchr(c->role, 'w', c->n_operand) || !conf_precision(list[at], &wanted)) return false;
+  for (uint32_t i = 0; i < at; i++)
+    if (conf_precision(list[i], &before) &&
+        (s->fp32_activations || wanted.compute == before.compute) &&
+        (!c->has_state || wanted.kv == before.kv))
+      return true;
+  return false;
+}
+
+static void run_precision(const settings *s, const char *const *list, uint32_t at,
+                          const conf_cases *cases, conf_plugin *plugin, conf_plugin *reference,
+                          score *total) {
   for (uint32_t i = 0; i < cases->n; i++) {
+    const conf_case *c = &cases->at[i];
     char what[160];
-    if (fnmatch(s->filter, cases->at[i].name, 0)) continue;
-    snprintf(what, sizeof what, "%s@%s", cases->at[i].name, precision);
-    judge(s, what, conf_run_case(&cases->at[i], precision, plugin, reference), total);
+    if (fnmatch(s->filter, c->name, 0) || (s->once && is_repeated(s, c, list, at))) continue;
+    snprintf(what, sizeof what, "%s@%s", c->name, list[at]);
+    judge(s, what, conf_run_case(c, list[at], plugin, reference), total);
     fflush(stdout);
   }
+}
+
+/* Names of the asked precisions, in `text` where the user named them; answers how many. */
+static uint32_t precisions(const settings *s, char *text, size_t size, const char **out) {
+  uint32_t n = 0;
+  if (!strcmp(s->precision, "all")) {
+    while ((out[n] = conf_precision_at(n)) != NULL) n++;
+    return n;
+  }
+  snprintf(text, size, "%s", s->precision);
+  for (char *p; n < ACCEL_FORMAT_NUMBERS && (p = strsep(&text, ",")) != NULL;) out[n++] = p;
+  return n;
 }
 
 static int run(const settings *s, const conf_cases *cases) {
@@ -152,14 +189,10 @@ static int run(const settings *s, const conf_cases *cases) {
          cases->n);
   if (fnmatch(s->filter, "refusals", 0) == 0) judge(s, "refusals", conf_refusals(&plugin), &total);
   char list[128];
-  snprintf(list, sizeof list, "%s", s->precision);
-  char *rest = list;
-  for (char *p; (p = strsep(&rest, ",")) != NULL;)
-    if (strcmp(p, "all") != 0)
-      run_precision(s, p, cases, &plugin, no_reference ? NULL : &reference, &total);
-    else
-      for (uint32_t i = 0; (p = (char *)conf_precision_at(i)) != NULL; i++)
-        run_precision(s, p, cases, &plugin, no_reference ? NULL : &reference, &total);
+  const char *precision[ACCEL_FORMAT_NUMBERS];
+  const uint32_t n = precisions(s, list, sizeof list, precision);
+  for (uint32_t i = 0; i < n; i++)
+    run_precision(s, precision, i, cases, &plugin, no_reference ? NULL : &reference, &total);
   conf_result warned = {.verdict = plugin.warning[0] ? CONF_FAIL : CONF_PASS};
   snprintf(warned.why, sizeof warned.why, "%s", plugin.warning);
   judge(s, "warnings", warned, &total);
