@@ -9,6 +9,14 @@
 #include "kernels/kernels.h"
 #include "kernels/resize_codes.h"
 
+/* A kernel, or NULL where the plugin is built without those of its instruction set: CPU_HAS_<ISA>,
+ * 0 or 1, come from ACCEL_CPU_ISA of the build. */
+#define BUILT_0(kernel)       NULL
+#define BUILT_1(kernel)       kernel
+#define BUILT_(has, kernel)   BUILT_##has(kernel)
+#define BUILT_IF(has, kernel) BUILT_(has, kernel)
+#define BUILT(ISA, kernel)    BUILT_IF(CPU_HAS_##ISA, kernel)
+
 #if defined(__x86_64__)
 #include <cpuid.h>
 #include <sys/syscall.h>
@@ -92,6 +100,13 @@ static bool is_faster(cpu_isa isa) {
 }
 #endif
 
+static bool has_kernels(cpu_isa isa) {
+  static const bool built[CPU_ISA_COUNT] = {
+      CPU_HAS_SCALAR, CPU_HAS_NEON,       CPU_HAS_NEONDOT,    CPU_HAS_AVX2, CPU_HAS_AVXVNNI,
+      CPU_HAS_AVX512, CPU_HAS_AVX512VNNI, CPU_HAS_AVX512BF16, CPU_HAS_AMX,  CPU_HAS_SIMD128};
+  return built[isa];
+}
+
 /* Asked once: under a hypervisor each cpuid instruction takes tens of microseconds. */
 static bool cached_answer(cpu_isa isa, bool gaining) {
   static atomic_uint answers; /* two bits of each, and one that is always set */
@@ -99,8 +114,8 @@ static bool cached_answer(cpu_isa isa, bool gaining) {
   if (!bits) {
     bits = 1u << 2 * CPU_ISA_COUNT;
     for (int i = 0; i < CPU_ISA_COUNT; i++)
-      bits |= (unsigned)has_isa((cpu_isa)i) << i | (unsigned)is_faster((cpu_isa)i)
-                                                       << (CPU_ISA_COUNT + i);
+      bits |= (unsigned)(has_kernels((cpu_isa)i) && has_isa((cpu_isa)i)) << i |
+              (unsigned)is_faster((cpu_isa)i) << (CPU_ISA_COUNT + i);
     atomic_store_explicit(&answers, bits, memory_order_relaxed);
   }
   return bits >> (gaining ? CPU_ISA_COUNT + isa : isa) & 1;
@@ -147,15 +162,16 @@ void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
         i <= (int)isa && runs_isa((cpu_isa)i) && (i == (int)isa || cached_answer((cpu_isa)i, true));
   out->isa = isa;
 #define ALLOWED(ISA) allowed[CPU_ISA_##ISA]
-#define CPU_LINEAR(layout, dtype, height, width, from, ISA, name) \
-  if (ALLOWED(ISA) && !out->linear[CPU_LAYOUT_##layout].run)      \
-    out->linear[CPU_LAYOUT_##layout] = (cpu_linear_kernel){       \
-        accel_##dtype##_linear_##height##x##width##__##name, height, width, CPU_ACT_##from};
+#define CPU_LINEAR(layout, dtype, height, width, from, ISA, name)                            \
+  if (ALLOWED(ISA) && !out->linear[CPU_LAYOUT_##layout].run)                                 \
+    out->linear[CPU_LAYOUT_##layout] =                                                       \
+        (cpu_linear_kernel){BUILT(ISA, accel_##dtype##_linear_##height##x##width##__##name), \
+                            height, width, CPU_ACT_##from};
 #define CPU_CONVERT(x, dtype, ISA, name)          \
   if (ALLOWED(ISA) && !out->convert[CPU_ACT_##x]) \
-    out->convert[CPU_ACT_##x] = accel_##dtype##_convert_row__##name;
+    out->convert[CPU_ACT_##x] = BUILT(ISA, accel_##dtype##_convert_row__##name);
 #define CPU_KERNEL(slot, op, tile, ISA, name) \
-  if (ALLOWED(ISA) && !out->slot) out->slot = accel_f32_##op##_##tile##__##name;
+  if (ALLOWED(ISA) && !out->slot) out->slot = BUILT(ISA, accel_f32_##op##_##tile##__##name);
 #include "kernels/cpu_kernels.def"
   out->tile_registers = allowed[CPU_ISA_AMX];
   if (out->tile_registers) out->winograd_pairs = NULL;
@@ -166,7 +182,7 @@ void cpu_kernels_of(cpu_isa isa, cpu_kernels *out) {
 
 cpu_conv_implicit_fn *cpu_conv_implicit_of(const cpu_kernels *kernels) {
 #if defined(__x86_64__)
-  if (kernels->tile_registers) return accel_f32_conv_implicit_32x32__amx;
+  if (kernels->tile_registers) return BUILT(AMX, accel_f32_conv_implicit_32x32__amx);
 #endif
   (void)kernels;
   return NULL;
@@ -175,7 +191,7 @@ cpu_conv_implicit_fn *cpu_conv_implicit_of(const cpu_kernels *kernels) {
 cpu_resize_codes_fn *cpu_resize_codes_of(const cpu_kernels *kernels) {
 #if defined(__x86_64__)
   if (kernels->isa >= CPU_ISA_AVX512 && kernels->isa <= CPU_ISA_AMX)
-    return accel_f32_resize_codes__avx512;
+    return BUILT(AVX512, accel_f32_resize_codes__avx512);
 #endif
   (void)kernels;
   return NULL;
