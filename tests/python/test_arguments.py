@@ -5,11 +5,11 @@ import sys
 import unittest
 
 from sanitized import run_under_sanitizer
+from test_goldens import FEWER
 
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
 FIXTURES = os.path.join(ROOT, "tests", "fixtures")
-FEWER = os.environ.get("ACCEL_TEST_FEWER", "0") != "0"
 os.environ.setdefault("ACCEL_LIBRARY", os.path.join(BUILD, "lib", "libaccel.so.0"))
 sys.path.insert(0, os.path.join(ROOT, "src", "bindings", "python"))
 NOT_YET = ("pixel_values_videos", "video_grid_thw")  # videos of Qwen2-VL

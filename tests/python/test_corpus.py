@@ -17,6 +17,7 @@ import time
 import unittest
 
 from sanitized import run_under_sanitizer
+from test_goldens import FEWER
 
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
@@ -28,6 +29,7 @@ import accel  # noqa: E402
 
 WORDS = "the model reads one text after another and weighs each word by what the others say of it".split()
 TEXTS = [" ".join(WORDS[(i + k) % len(WORDS)] for k in range(1 + i % 7)) for i in range(64)]
+SOME = TEXTS[:24] if FEWER else TEXTS
 BERT = {"hidden_size": 128, "intermediate_size": 512, "num_attention_heads": 4, "num_hidden_layers": 8, "max_position_embeddings": 1024}
 QWEN3 = {"hidden_size": 128, "intermediate_size": 512, "num_hidden_layers": 8, "layer_types": 8 * ["full_attention"]}
 
@@ -90,18 +92,18 @@ class Corpus(unittest.TestCase):
             now, before = model.streaming, now
         return now
 
-    def one_pass_a_run(self, model, work):
-        """Each run of work(TEXTS) reads what the one of work(one text) does, to the byte: the streamed weights.  How many runs."""
+    def one_pass_a_run(self, model, work, texts=TEXTS):
+        """Each run of work(texts) reads what the one of work(one text) does, to the byte: the streamed weights.  How many runs."""
         def read(texts):
             before = self.settled(model)
             work(texts)
             after = self.settled(model)
             return after["runs"] - before["runs"], after["bytes"] - before["bytes"]
 
-        work(TEXTS[:1])  # from here on what is read ahead is that of the same run
-        one, each = read(TEXTS[:1])
+        work(texts[:1])  # from here on what is read ahead is that of the same run
+        one, each = read(texts[:1])
         self.assertTrue(one and each % one == 0 and 0 < each // one <= model.streaming["read_per_run"], (one, each))
-        runs, all_ = read(TEXTS)
+        runs, all_ = read(texts)
         self.assertEqual(all_, runs * each // one)
         return runs
 
@@ -133,23 +135,23 @@ class Corpus(unittest.TestCase):
         self.assertEqual(vectors(model, TEXTS, pooling="none"), [vectors(whole, [t], pooling="none")[0] for t in TEXTS])
 
     def test_classifying_and_ranking(self):
-        pairs = [None if i % 3 else t for i, t in enumerate(reversed(TEXTS))]
+        pairs = [None if i % 3 else t for i, t in enumerate(reversed(SOME))]
         for fixture, work in (("classify_many", lambda m, t, p: m.classify(t, p, top_k=3)),
                               ("rerank_bert", lambda m, t, _: scores(m, t))):
             with self.subTest(model=fixture):
                 directory = self.made(fixture, BERT)
                 whole, model = self.model(directory), self.model(directory, "2M")
-                self.assertEqual(work(model, TEXTS, pairs), [work(whole, [t], [p])[0] for t, p in zip(TEXTS, pairs)])
-                runs = self.one_pass_a_run(model, lambda texts: work(model, texts, pairs[:len(texts)]))
-                self.assertTrue(1 < runs < len(TEXTS) // 3, runs)
+                self.assertEqual(work(model, SOME, pairs), [work(whole, [t], [p])[0] for t, p in zip(SOME, pairs)])
+                runs = self.one_pass_a_run(model, lambda texts: work(model, texts, pairs[:len(texts)]), SOME)
+                self.assertTrue(1 < runs < len(SOME) // 3, runs)
 
     def test_a_language_model_ranks(self):
         """Documents are read in joint steps, as many as their states have memory for."""
         directory = self.made("rerank_qwen3", QWEN3)
         whole, model = self.model(directory), self.model(directory, "3500K")
-        self.assertEqual(scores(model, TEXTS), [scores(whole, [t])[0] for t in TEXTS])
-        runs = self.one_pass_a_run(model, lambda texts: scores(model, texts))
-        self.assertTrue(2 < runs < 2 * len(TEXTS) // 3, runs)  # alone each takes two
+        self.assertEqual(scores(model, SOME), [scores(whole, [t])[0] for t in SOME])
+        runs = self.one_pass_a_run(model, lambda texts: scores(model, texts), SOME)
+        self.assertTrue(2 < runs < 2 * len(SOME) // 3, runs)  # alone each takes two
 
     def test_more_memory_fewer_runs(self):
         def runs(memory, **options):

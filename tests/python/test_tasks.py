@@ -8,11 +8,12 @@ import subprocess
 import tempfile
 import unittest
 
+from test_goldens import FEWER
+
 ROOT = os.environ.get("ACCEL_SOURCE", os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)))))
 BUILD = os.environ.get("ACCEL_BUILD", os.path.join(ROOT, "build", "release"))
 ACCEL = os.path.join(BUILD, "bin", "accel")
 TASKS = os.path.join(ROOT, "tests", "fixtures", "tasks")
-FEWER = os.environ.get("ACCEL_TEST_FEWER", "0") != "0"
 DEVICES = os.environ.get("ACCEL_TEST_DEVICES", "cpu" if FEWER else "cpu reference").split()
 RESULT = {"embed": "embeddings"}
 NOT_COMPARED = {"id"}  # classify also gives the label's number, which the pipeline does not
