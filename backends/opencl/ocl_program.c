@@ -69,12 +69,6 @@ static void cache_key(const gpu_device *d, uint32_t id, char *out, size_t n) {
            (unsigned long long)hash(h, d->info.arch));
 }
 
-/* Whether the driver keeps what it compiled itself.  PoCL does, by the size of work-groups; asked
- * for a program's binary it compiles all kernels once more, for work-groups of any size. */
-static bool keeps_kernels(const gpu_device *d) {
-  return strstr(d->info.driver, "Portable Computing Language") != NULL;
-}
-
 static cl_program from_cache(gpu_device *d, uint32_t id, const char *key,
                              const accel_plugin_host *host) {
   uint64_t n = 0;
@@ -151,11 +145,11 @@ int32_t ocl_kernel_get(gpu_device *d, uint32_t id, const accel_plugin_host *host
     return kit_fail(error, ACCEL_PLUGIN_E_UNSUPPORTED, -1, "kernel %s is not for OpenCL",
                     ocl_kernel_info(id)->name);
   cache_key(d, id, key, sizeof key);
-  cl_program program = keeps_kernels(d) ? NULL : from_cache(d, id, key, host);
+  cl_program program = from_cache(d, id, key, host);
   if (!program) {
     const int32_t rc = compile(d, id, &program, error);
     if (rc) return rc;
-    if (!keeps_kernels(d)) to_cache(program, key, host);
+    to_cache(program, key, host);
   }
   cl_kernel kernel = ocl.clCreateKernel(program, ocl_kernel_info(id)->name, &code);
   if (code) {

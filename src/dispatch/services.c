@@ -453,14 +453,16 @@ void accel__set_profile(accel_endpoint *ep, accel_profile_fn fn, void *user) {
 
 accel_plugin_host accel__host_for(accel__host_self *self) {
   const accel__ranks *ranks = context_of(self)->ranks;
+  /* drivers compile for some time to hand out binaries: not where nobody keeps them */
+  const bool caches = accel__context_cache(context_of(self), true) != NULL;
   return (accel_plugin_host){.size = sizeof(accel_plugin_host),
                              .abi = ACCEL_PLUGIN_ABI_NOW,
                              .self = self,
                              .log = host_log,
                              .weight_map = host_weight_map,
                              .weight_unmap = host_weight_unmap,
-                             .cache_get = host_cache_get,
-                             .cache_put = host_cache_put,
+                             .cache_get = caches ? host_cache_get : NULL,
+                             .cache_put = caches ? host_cache_put : NULL,
                              .parallel = host_parallel,
                              .workers = host_workers,
                              .cancelled = host_cancelled,
