@@ -97,8 +97,9 @@ static bool run(const shape *s, const cpu_kernels *kernels, const integer_format
     return fprintf(stderr, "out of memory\n"), false;
   const cpu_linear_kernel *kernel = &kernels->linear[w.shape.layout];
   const int64_t ld = cpu_act_row(w.x, s->k);
-  float *x = malloc((size_t)(s->m * s->k) * 4), *y = malloc((size_t)(s->m * s->n) * 4),
-        *bias = calloc((size_t)s->n, 4), *scale = malloc((size_t)s->m * 8);
+  float *x = malloc((size_t)(s->m * s->k) * 4),
+        *y = aligned_alloc(64, (size_t)(s->m * s->n + 15) / 16 * 64), /* as models' tensors are */
+            *bias = calloc((size_t)s->n, 4), *scale = malloc((size_t)s->m * 8);
   uint8_t *codes = aligned_alloc(64, (size_t)(s->m * ld));
   if (!x || !y || !bias || !scale || !codes) return fprintf(stderr, "out of memory\n"), false;
   for (int64_t i = 0; i < s->m * s->k; i++)

@@ -95,7 +95,7 @@ V_INLINE void dot_more(const int rows, const int chains, const int round, int64_
     DOT_KEEP(ldx3);
     if (prefetch_at) {
       v_prefetch_far(prefetch_at);
-      v_prefetch_far(prefetch_at + 64);
+      if (round <= 4 || prefetch_step > 64) v_prefetch_far(prefetch_at + 64);
       if (prefetch_step > 128) {
         MICRO_UNROLL for (int i = 2; i < round * DOT_STEP / 64; i++) {
           v_prefetch_far(prefetch_at + 64 * i);

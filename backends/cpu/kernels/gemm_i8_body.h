@@ -11,6 +11,19 @@
 #define TILE_STAYS() __asm__ volatile("" ::: "memory")
 
 #if defined(DOT_TIMES)
+enum { PART = CPU_ACT_PART / 4, LEAST = 4 }; /* steps of a whole part, of a shorter one */
+
+/* A part in one piece: what surrounds the steps takes as long as one of them.  step: its first
+ * row's. */
+V_INLINE void dot_part(const int rows, const int steps, const uint8_t *x, int64_t ldx,
+                       const char *step, int64_t step_row, const char *w, const char *prefetch_at,
+                       int64_t prefetch_bytes, vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
+  vi times[GEMM_ROWS];
+  MICRO_UNROLL for (int i = 0; i < rows; i++) times[i] = i_word(step + i * step_row);
+  dot_more(rows, dot_chains(rows), steps, steps, x, ldx, w, prefetch_at, prefetch_bytes, times,
+           sum);
+}
+
 /* A block whose rows have steps: sums begin with what x's zeros take, and words of two products are
  * multiplied by their part's step where they are by one otherwise.  step: of the first row; less:
  * [pairs of parts][COLS][2] words, less the parts' sums of codes. */
@@ -26,15 +39,12 @@ V_INLINE void dot_steps(const int rows, int64_t block, int64_t k, const uint8_t 
       MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++)
           i_dot_words(&sum[i][j * DOT_CHAINS], both, i_load(less + j * 4 * V));
     }
-  for (; k > 0; k -= CPU_ACT_PART, x += CPU_ACT_PART, step += 2) {
-    const int64_t steps = (k < CPU_ACT_PART ? (k + 15) / 16 * 16 : CPU_ACT_PART) / 4;
-    vi times[GEMM_ROWS];
-    MICRO_UNROLL for (int i = 0; i < rows; i++) times[i] = i_word(step + i * step_row);
-    dot_more(rows, dot_chains(rows), ROUND, steps, x, ldx, w, prefetch_at, prefetch_step, times,
-             sum);
-    w += steps * DOT_STEP;
-    if (prefetch_at) prefetch_at += steps / ROUND * prefetch_step;
+  for (; k > CPU_ACT_PART - 4 * LEAST; k -= CPU_ACT_PART, x += CPU_ACT_PART, step += 2) {
+    dot_part(rows, PART, x, ldx, step, step_row, w, prefetch_at, PART / ROUND * prefetch_step, sum);
+    w += PART * DOT_STEP;
+    if (prefetch_at) prefetch_at += PART / ROUND * prefetch_step;
   }
+  if (k > 0) dot_part(rows, LEAST, x, ldx, step, step_row, w, NULL, 0, sum);
   dot_end(rows, dot_chains(rows), sum);
 }
 #else
