@@ -210,6 +210,22 @@ static int32_t ungrouped(ort_writer *w, int32_t kernel, int64_t groups) {
   return ort_op2(w, "Reshape", kernel, ort_int64s(w, merged, rank - 1));
 }
 
+/* ort_writer.apart: in four dims, the last of which is what is left. */
+static void put_tangent(ort_writer *w, int32_t id, const kit_graph_node *n) {
+  static const int64_t four[] = {0, 0, 0, -1}; /* 0: as it is */
+  const int32_t x = ort_op2(w, "Reshape", n->in[0], ort_int64s(w, four, 4)),
+                back[] = {ort_op1(w, "Tanh", x), ort_op1(w, "Shape", n->in[0])};
+  finish(w, "Reshape", id, back, 2);
+}
+
+/* ort_writer.apart: rows of a table that is widened before; the CONVERT behind finds them fp32. */
+static void put_gather(ort_writer *w, int32_t id, const kit_graph_node *n) {
+  const int32_t in[] = {cast(w, n->in[0], ACCEL_PLUGIN_F32), n->in[1]};
+  const size_t node = ort_open(w, "Gather", id, in, 2);
+  ort_attribute_int(w, "axis", n->i[0]);
+  ort_close(w, node);
+}
+
 /* strides, pads (begins, then ends) and more, of n dims, from v[]. */
 static void put_window(ort_writer *w, const int64_t *v, uint32_t n) {
   ort_attribute_ints(w, "strides", v, n);
@@ -243,6 +259,8 @@ void ort_form(ort_writer *w, int32_t id) {
   static void (*const forms[KIT_GRAPH_OPS])(ort_writer *, int32_t, const kit_graph_node *) = {
       [KIT_GRAPH_ADD] = put_sum,
       [KIT_GRAPH_MULTIPLY] = put_scaled,
+      [KIT_GRAPH_GATHER] = put_gather,
+      [KIT_GRAPH_TANH] = put_tangent,
       [KIT_GRAPH_SWISH] = put_swish,
       [KIT_GRAPH_CLAMP] = put_clamp,
       [KIT_GRAPH_NOT_EQUAL] = put_not_equal,

@@ -145,6 +145,22 @@ static void find_scaled_gathers(ort_writer *w) {
   }
 }
 
+/* The same compiler takes no rows of a table that are plain bytes. */
+static void find_gathered_codes(ort_writer *w) {
+  for (uint32_t k = 0; k < w->g->n_node; k++) {
+    if (w->g->node[k].op != KIT_GRAPH_GATHER) continue;
+    const kit_graph_node *table = &w->g->node[w->g->node[k].in[0]];
+    w->apart[k] = table->op == KIT_GRAPH_CONSTANT &&
+                  (table->dtype == ACCEL_PLUGIN_I8 || table->dtype == ACCEL_PLUGIN_U8);
+  }
+}
+
+/* The same compiler takes no hyperbolic tangent of more than four dims. */
+static void find_high_tangents(ort_writer *w) {
+  for (uint32_t k = 0; k < w->g->n_node; k++)
+    if (w->g->node[k].op == KIT_GRAPH_TANH) w->apart[k] = w->rank[k] > 4;
+}
+
 void ort_look(ort_writer *w, bool npu) {
   for (uint32_t i = 0; i < w->g->n_node; i++) {
     const kit_graph_node *n = &w->g->node[i];
@@ -155,4 +171,6 @@ void ort_look(ort_writer *w, bool npu) {
   find_norms(w);
   if (npu) find_sums_before_norms(w);
   if (npu) find_scaled_gathers(w);
+  if (npu) find_gathered_codes(w);
+  if (npu) find_high_tangents(w);
 }

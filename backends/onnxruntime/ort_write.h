@@ -21,7 +21,8 @@ typedef struct ort_writer {
       *normed; /* [n_node] the LAYER_NORM that ends here with its scale; -1 none; ORT_ELSEWHERE */
   int32_t *scale; /* [n_node] of such a LAYER_NORM; -1: it stands alone */
   int32_t *shift; /* [n_node] or -1 */
-  bool *apart;    /* [n_node] an ADD or MULTIPLY that Qualcomm's compiler must not fuse */
+  bool *apart;    /* [n_node] an ADD or MULTIPLY that Qualcomm's compiler must not fuse, a GATHER of
+                     codes or a TANH of many dims, which it does not take */
   const struct ort_quantised *quantised; /* ort_writing.quantised */
   bool coded;                            /* its products are written with their codes */
   char why[160];                         /* not empty: an op that cannot be written */

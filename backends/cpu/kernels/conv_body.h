@@ -4,6 +4,7 @@
 
 #include "kernels/kernels.h"
 #include "kernels/conv_gemm_body.h"
+#include "kernels/math_body.h"
 #include "kernels/winograd_body.h"
 
 /* ---- depthwise ---- */
@@ -134,39 +135,61 @@ V_INLINE vf tap_load(const int whole, const float *x, int64_t cols) {
   return whole ? v_load(x) : v_loadn(x, cols);
 }
 
-/* Columns [col, col_end) of `rows` rows from `row` on; whole: full vectors. */
-V_INLINE void taps_columns(const int rows, const int whole, const cpu_tap *g, int64_t row,
-                           int64_t col, int64_t col_end) {
-  for (int64_t c = col; c < col_end; c += V) {
-    const int64_t left = col_end - c;
-    vf sum[4], b = g->bias ? tap_load(whole, g->bias + c, left) : v_zero();
-    MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i] = b; }
-    for (int64_t t = 0; t < g->taps; t++) {
-      const vf w = tap_load(whole, g->w + t * g->cols + c, left);
-      const float *const *x = g->x + row + t * g->dilation;
-      MICRO_UNROLL for (int i = 0; i < rows; i++) {
-        sum[i] = v_fma(w, tap_load(whole, x[i] + c, left), sum[i]);
-      }
+/* Columns of `rows` rows from `row` on, `vecs` vectors from c: two are a cache line, whose rows may
+ * all lie in one set of the first level, so that it is read once.  whole: `left` is not looked at. */
+V_INLINE void taps_strip(const int rows, const int vecs, const int act, const int whole,
+                         const cpu_tap *g, int64_t row, int64_t c, int64_t left) {
+  const vf alpha = v_set(g->alpha);
+  vf sum[4][2];
+  MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+    const vf b = g->bias ? tap_load(whole, g->bias + c + j * V, left) : v_zero();
+    MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i][j] = b; }
+  }
+  for (int64_t t = 0; t < g->taps; t++) {
+    const float *const *x = g->x + row + t * g->dilation;
+    vf w[2];
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+      w[j] = tap_load(whole, g->w + t * g->cols + c + j * V, left);
     }
     MICRO_UNROLL for (int i = 0; i < rows; i++) {
-      float *y = g->y + (row + i) * g->cols + c;
-      if (g->residual)
-        sum[i] = v_add(sum[i], tap_load(whole, g->residual + (row + i) * g->cols + c, left));
+      MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+        sum[i][j] = v_fma(w[j], tap_load(whole, x[i] + c + j * V, left), sum[i][j]);
+      }
+    }
+  }
+  MICRO_UNROLL for (int i = 0; i < rows; i++) {
+    MICRO_UNROLL for (int j = 0; j < vecs; j++) {
+      const int64_t at = (row + i) * g->cols + c + j * V;
+      vf y = sum[i][j];
+      if (g->residual) y = v_add(y, tap_load(whole, g->residual + at, left));
+      y = v_act(act, y, alpha);
       if (whole)
-        v_store(y, sum[i]);
+        v_store(g->y + at, y);
       else
-        v_storen(y, sum[i], left);
+        v_storen(g->y + at, y, left);
     }
   }
 }
 
-/* The activation follows while its columns are in the first level of cache. */
+V_INLINE void taps_columns(const int rows, const int act, const cpu_tap *g, int64_t row,
+                           int64_t col, int64_t col_end) {
+  int64_t c = col;
+  for (; c + 2 * V <= col_end; c += 2 * V) taps_strip(rows, 2, act, 1, g, row, c, 0);
+  for (; c + V <= col_end; c += V) taps_strip(rows, 1, act, 1, g, row, c, 0);
+  if (c < col_end) taps_strip(rows, 1, act, 0, g, row, c, col_end - c);
+}
+
+/* SiLU, which Mamba and Gated DeltaNet have here, is applied in registers; other activations follow
+ * while their columns are in the first level of cache. */
 V_INLINE void taps_block(const int rows, const cpu_tap *g, int64_t row) {
   enum { COLUMNS = 32 * V };
+  if (g->act == ACCEL_PLUGIN_ACT_SILU) {
+    taps_columns(rows, ACCEL_PLUGIN_ACT_SILU, g, row, 0, g->cols);
+    return;
+  }
   for (int64_t c = 0; c < g->cols; c += COLUMNS) {
-    const int64_t end = c + COLUMNS < g->cols ? c + COLUMNS : g->cols, full = c + (end - c) / V * V;
-    taps_columns(rows, 1, g, row, c, full);
-    if (full < end) taps_columns(rows, 0, g, row, full, end);
+    const int64_t end = c + COLUMNS < g->cols ? c + COLUMNS : g->cols;
+    taps_columns(rows, ACCEL_PLUGIN_ACT_NONE, g, row, c, end);
     for (int i = 0; g->act != ACCEL_PLUGIN_ACT_NONE && i < rows; i++) {
       float *y = g->y + (row + i) * g->cols;
       CPU_NAME(activate, row)(g->act, g->alpha, y + c, y + c, end - c);
