@@ -7,7 +7,7 @@
  * and the classes of sentence-transformers that are named at each function.
  *
  * For every task: texts[n] are UTF-8 and stay the caller's; n may be 0; each text is cut at
- * accel_processor.max_length tokens unless a function says otherwise.  A result is freed with its
+ * accel_processor.max_length tokens unless a function or its parameters say otherwise.  A result is freed with its
  * own _free function, and everything in it lives as long as it.  A call reports its progress to
  * accel_params.progress.  ACCEL_ERROR_ARGUMENT: a text is NULL (the message has its number).
  * ACCEL_ERROR_UNSUPPORTED: the model's class has no head for the task, or there is no tokenizer.
@@ -179,6 +179,13 @@ typedef struct accel_embed_params {
   const accel_adapter *adapter;
   /** What the adapter's own scaling is multiplied by; 1 (default): as it was trained. */
   double adapter_scale;
+  /** How a text longer than max_length is cut, as transformers names it: "longest_first" (NULL, the
+   *  default), "only_first" (the same) or "do_not_truncate": such a text is ACCEL_ERROR_LIMIT
+   *  where the model has fewer positions. */
+  const char *truncation;
+  /** Tokens at which a text is cut, at most what the model has positions for; 0 (default):
+   *  accel_processor.max_length. */
+  uint32_t max_length;
 } accel_embed_params;
 
 /** Vectors of texts. */
@@ -252,6 +259,13 @@ typedef struct accel_classify_params {
   double adapter_scale;
   /** A longer sound is ACCEL_ERROR_LIMIT; 0 (default): any length.  Not looked at for others. */
   double max_seconds;
+  /** How a text longer than max_length is cut, as transformers names it: "longest_first" (NULL, the
+   *  default), "only_first", "only_second" (the part of a pair that is cut), or "do_not_truncate": such
+   *  a text is ACCEL_ERROR_LIMIT where the model has fewer positions.  Texts alone. */
+  const char *truncation;
+  /** Tokens at which a text is cut, at most what the model has positions for; 0 (default):
+   *  accel_processor.max_length.  Texts alone. */
+  uint32_t max_length;
 } accel_classify_params;
 
 /** Labels of items. */
@@ -284,6 +298,48 @@ ACCEL_API accel_status accel_classify(accel_endpoint *endpoint, const char *cons
 
 /** Frees a result and sets the pointer to NULL. */
 ACCEL_API void accel_classifications_free(accel_classifications **classifications);
+
+/* ---- zero-shot classification -------------------------------------------------------------- */
+
+/** How labels of the caller's own are asked for. */
+typedef struct accel_zero_shot_params {
+  /** sizeof(accel_zero_shot_params). */
+  uint32_t size;
+  /** The sentence that a label becomes, in place of "{}"; NULL: "This example is {}." */
+  const char *hypothesis;
+  /** 1: each label has a probability of its own, entailment against contradiction; 0 (default):
+   *  those of all labels add up to 1.  One label alone always has its own. */
+  uint32_t multi_label;
+  /** An adapter of this endpoint (accel_adapter_load()), which must stay until the call has ended.
+   *  NULL: the model's own weights alone. */
+  const accel_adapter *adapter;
+  /** What the adapter's own scaling is multiplied by; 1 (default): as it was trained. */
+  double adapter_scale;
+} accel_zero_shot_params;
+
+/** "This example is {}.", and probabilities that add up to 1. */
+ACCEL_API accel_zero_shot_params accel_zero_shot_params_default(void);
+
+/**
+ * Scores labels that the caller makes up: pipeline zero-shot-classification.
+ *
+ * The model is one of natural language inference with a classification head: the score of a label
+ * is how far its sentence follows from the text, by the class whose name begins with "entail" (the
+ * last one where none does) against the first class (the last one where that is entailment).  A text
+ * is cut so that it and the sentence fit.
+ *
+ * @param labels [n_labels], at least one.
+ * @param params NULL: the defaults.
+ * @param out every label of each text, best first; `id` is the label's number in labels[].
+ *            Freed with accel_classifications_free().
+ * @return ACCEL_ERROR_ARGUMENT: no labels, or a hypothesis without "{}".  ACCEL_ERROR_LIMIT: a
+ *         label's sentence leaves no room for a text.
+ */
+ACCEL_API accel_status accel_zero_shot_classify(accel_endpoint *endpoint, const char *const *texts,
+                                                uint32_t n, const char *const *labels,
+                                                uint32_t n_labels,
+                                                const accel_zero_shot_params *params,
+                                                accel_classifications **out);
 
 /* ---- reranking ----------------------------------------------------------------------------- */
 
@@ -467,6 +523,13 @@ typedef struct accel_fill_params {
   /** Only these are scored, each as its first token; those without a token are left out.  NULL: the
    *  whole vocabulary. */
   const accel_strings *targets;
+  /** How a text longer than max_length is cut, as transformers names it: "longest_first" (NULL, the
+   *  default), "only_first" (the same) or "do_not_truncate": such a text is ACCEL_ERROR_LIMIT
+   *  where the model has fewer positions. */
+  const char *truncation;
+  /** Tokens at which a text is cut, at most what the model has positions for; 0 (default):
+   *  accel_processor.max_length. */
+  uint32_t max_length;
 } accel_fill_params;
 
 /** One token for a mask. */

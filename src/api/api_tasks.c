@@ -9,6 +9,7 @@
 #include "tasks/qa.h"
 #include "tasks/rerank.h"
 #include "tasks/token_class.h"
+#include "tasks/zero_shot.h"
 #include "verify/endpoint_selftest.h"
 #include "verify/verify.h"
 
@@ -19,6 +20,11 @@ accel_embed_params accel_embed_params_default(void) {
 accel_classify_params accel_classify_params_default(void) {
   return (accel_classify_params){
       .size = sizeof(accel_classify_params), .top_k = 1, .adapter_scale = 1};
+}
+accel_zero_shot_params accel_zero_shot_params_default(void) {
+  return (accel_zero_shot_params){.size = sizeof(accel_zero_shot_params),
+                                  .hypothesis = "This example is {}.",
+                                  .adapter_scale = 1};
 }
 accel_classify_tokens_params accel_classify_tokens_params_default(void) {
   return (accel_classify_tokens_params){.size = sizeof(accel_classify_tokens_params),
@@ -60,6 +66,26 @@ accel_status accel_classify(accel_endpoint *endpoint, const char *const *texts,
   API_PARAMS(accel_classify_params, mine, params);
   ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
   return accel__classify(endpoint, texts, pairs, n, &mine, out);
+}
+
+accel_status accel_zero_shot_classify(accel_endpoint *endpoint, const char *const *texts,
+                                      uint32_t n, const char *const *labels, uint32_t n_labels,
+                                      const accel_zero_shot_params *params,
+                                      accel_classifications **out) {
+  API_CALL(endpoint, out);
+  API_NEED(labels);
+  API_PARAMS(accel_zero_shot_params, mine, params);
+  if (!mine.hypothesis) mine.hypothesis = accel_zero_shot_params_default().hypothesis;
+  if (!n_labels) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no labels are given", __func__);
+  if (!strstr(mine.hypothesis, "{}"))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: hypothesis \"%s\" has no {} for the label",
+                       __func__, mine.hypothesis);
+  if (n > UINT32_MAX / n_labels)
+    return accel__fail(ACCEL_ERROR_LIMIT, "%s: %u texts with %u labels each are too many", __func__,
+                       n, n_labels);
+  ACCEL_TRY(accel__check_texts(__func__, "labels", labels, n_labels));
+  ACCEL_TRY(accel__check_texts(__func__, "texts", texts, n));
+  return accel__zero_shot_classify(endpoint, texts, n, labels, n_labels, &mine, out);
 }
 
 accel_status accel_rerank(accel_endpoint *endpoint, const char *query, const char *const *documents,

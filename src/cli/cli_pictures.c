@@ -233,7 +233,7 @@ static int choose_labels(cli_run *run, accel_endpoint *endpoint, const accel_med
   return code;
 }
 
-static int need_labels(cli_run *run) {
+int cli_need_labels(cli_run *run) {
   const char *labels = run->value[OPT_LABELS];
   return labels && strspn(labels, ",") != strlen(labels)
              ? 0
@@ -241,7 +241,7 @@ static int need_labels(cli_run *run) {
 }
 
 int cmd_zero_shot_image(cli_run *run) {
-  const int code = need_labels(run);
+  const int code = cli_need_labels(run);
   return code ? code : cli_on_operands(run, "zero-shot-image-classification", choose_labels);
 }
 
@@ -285,9 +285,9 @@ static void release_segments(void *found) {
   accel_segmentations_free(&segments);
 }
 
-static int begin_labels(cli_run *run, void **state) {
+int cli_begin_labels(cli_run *run, void **state) {
   (void)state;
-  return need_labels(run);
+  return cli_need_labels(run);
 }
 
 static accel_status call_labels(cli_run *run, void *state, accel_endpoint *endpoint,
@@ -324,7 +324,7 @@ const cli_task cli_task_zero_shot_image = {.name = "zero-shot-image",
                                            .field = {"image"},
                                            .window = 32,
                                            .shard = 1024,
-                                           .begin = begin_labels,
+                                           .begin = cli_begin_labels,
                                            .call = call_labels,
                                            .print = cli_json_labels,
                                            .release = cli_free_labels};

@@ -39,6 +39,7 @@ static accel_classify_params params_of(const cli_run *run, uint32_t top_k) {
   accel_classify_params how = accel_classify_params_default();
   how.top_k = (uint32_t)cli_count(run, OPT_TOP_K, top_k);
   how.function = run->value[OPT_FUNCTION];
+  how.truncation = run->value[OPT_TRUNCATION];
   return how;
 }
 

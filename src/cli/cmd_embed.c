@@ -125,6 +125,7 @@ static accel_status vectors_of(const cli_run *run, accel_endpoint *endpoint,
   how.pooling = run->value[OPT_POOLING];
   how.prompt = run->value[OPT_PROMPT];
   how.prompt_name = run->value[OPT_PROMPT_NAME];
+  how.truncation = run->value[OPT_TRUNCATION];
   if (run->value[OPT_NORMALIZE]) how.normalize = strcmp(run->value[OPT_NORMALIZE], "yes") == 0;
   return accel_embed_with(endpoint, texts, n, &how, found);
 }

@@ -51,6 +51,7 @@ static accel_status fills_of(const cli_run *run, accel_endpoint *endpoint, const
   accel_strings targets = {0};
   char **words = NULL;
   how.top_k = (uint32_t)cli_count(run, OPT_TOP_K, how.top_k);
+  how.truncation = run->value[OPT_TRUNCATION];
   if (run->value[OPT_TARGETS]) {
     if (!cli_split(run->value[OPT_TARGETS], &words, &targets.n)) return ACCEL_ERROR_OUT_OF_MEMORY;
     targets.item = (const char *const *)words;

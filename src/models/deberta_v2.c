@@ -83,7 +83,7 @@ static accel_status read_config(accel__build *b, deberta_config *c) {
       ACCEL_FIELD_BOOL("share_att_key", &c->share_key),
       ACCEL_FIELD_BOOL("legacy", &c->legacy),
       ACCEL_FIELD_INT("position_buckets", &c->buckets, -1, 1 << 20),
-      ACCEL_FIELD_INT("max_relative_positions", &c->max_relative, -1, 1 << 20),
+      ACCEL_FIELD_INT("max_relative_positions", &c->max_relative, INT32_MIN, 1 << 20),
       ACCEL_FIELD_INT("conv_kernel_size", &c->conv_kernel, 0, 1 << 10),
       ACCEL_FIELD_INT("conv_groups", &c->conv_groups, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("pooler_hidden_size", &c->pooler_hidden, 1, ACCEL__MAX_WIDTH),

@@ -138,6 +138,43 @@ static void encode_one(void *arg, uint32_t i, uint32_t worker) {
   pthread_mutex_unlock(&job->lock);
 }
 
+accel_status accel__choose_truncation(const accel_endpoint *ep, const char *truncation,
+                                      uint32_t max_length, accel__encode_options *out) {
+  static const char *const names[] = {
+      [ACCEL__TRUNCATE_NONE] = "do_not_truncate",
+      [ACCEL__TRUNCATE_LONGEST_FIRST] = "longest_first",
+      [ACCEL__TRUNCATE_ONLY_FIRST] = "only_first",
+      [ACCEL__TRUNCATE_ONLY_SECOND] = "only_second",
+  };
+  const uint32_t own = accel__processor_for(ep)->max_length,
+                 positions = ep->model->max_positions > 0 ? (uint32_t)ep->model->max_positions : 0;
+  int kind = ACCEL__TRUNCATE_LONGEST_FIRST;
+  for (int i = 0; truncation; i++) {
+    if (i == 4)
+      return accel__fail(ACCEL_ERROR_ARGUMENT,
+                         "unknown truncation '%s'; known: longest_first only_first only_second "
+                         "do_not_truncate",
+                         truncation);
+    if (!strcmp(names[kind = i], truncation)) break;
+  }
+  *out = (accel__encode_options){.add_special_tokens = true,
+                                 .truncation = (accel__truncation)kind,
+                                 .max_length = max_length ? smaller(max_length, positions) : own};
+  if (kind == ACCEL__TRUNCATE_NONE) out->max_length = positions;
+  return ACCEL_OK;
+}
+
+static accel_status check_lengths(const accel__encoding *enc, uint32_t n, uint32_t most) {
+  for (uint32_t i = 0; most && i < n; i++)
+    if (enc[i].n > most)
+      return accel__remedy(
+          accel__fail(ACCEL_ERROR_LIMIT,
+                      "text %u has %zu tokens, the model takes %u, and truncation is off", i,
+                      enc[i].n, most),
+          "shorten the text or leave truncation at longest_first");
+  return ACCEL_OK;
+}
+
 accel_status accel__encode_texts(accel_endpoint *ep, const char *const *texts,
                                  const char *const *pairs, uint32_t n,
                                  const accel__encode_options *how, accel__encoding *out) {
@@ -150,7 +187,8 @@ accel_status accel__encode_texts(accel_endpoint *ep, const char *const *texts,
   accel__pool_run(ep->ctx->pool, n, encode_one, &job);
   pthread_mutex_destroy(&job.lock);
   if (job.status != ACCEL_OK) return accel__fail(job.status, "text %u: %s", job.first, job.message);
-  return ACCEL_OK;
+  return how->truncation == ACCEL__TRUNCATE_NONE ? check_lengths(out, n, how->max_length)
+                                                 : ACCEL_OK;
 }
 
 void accel__encodings_free(accel__encoding *encodings, uint32_t n) {

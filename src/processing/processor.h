@@ -34,8 +34,14 @@ accel_status accel__task_check(const accel_endpoint *ep, const char *task);
  * ("text-classification"). */
 accel_status accel__processor_check(const accel_endpoint *ep, const char *task);
 
+/* How texts are encoded for a model: with special tokens, cut at max_length (0: the endpoint's own, and
+ * never more than the model has positions) as `truncation` says in transformers' words (NULL:
+ * longest_first).  ACCEL_ERROR_ARGUMENT: another word. */
+accel_status accel__choose_truncation(const accel_endpoint *ep, const char *truncation,
+                                      uint32_t max_length, accel__encode_options *out);
 /* Tokenizes texts[n] (with pairs[i] where that is not NULL) on the pool.  out[n] must be {0}; free
- * each one.
+ * each one.  Of how->truncation ACCEL__TRUNCATE_NONE a text of more than max_length tokens (0: any
+ * number) is ACCEL_ERROR_LIMIT.
  */
 accel_status accel__encode_texts(accel_endpoint *ep, const char *const *texts,
                                  const char *const *pairs, uint32_t n,

@@ -32,6 +32,29 @@ bool job_media(run_job *j, serve_media_kind kind) {
   return list != NULL;
 }
 
+const char *const *job_labels(run_job *j, uint32_t *n) {
+  serve_fields *f = &j->f;
+  const char *const *list;
+  bool single;
+  list = field_texts(f, "candidate_labels", n, &single);
+  if (f->failed) return NULL;
+  if (!*n) field_wrong(f, "candidate_labels", "must be a list of at least one label");
+  if (!single) return list;
+  char *copy = fields_memory(f, strlen(list[0]) + 1);
+  const char **labels = fields_memory(f, (strlen(list[0]) + 1) * sizeof *labels);
+  *n = 0;
+  if (!copy || !labels) return NULL;
+  char *rest = strcpy(copy, list[0]), *word;
+  while ((word = strsep(&rest, ","))) {
+    char *end = word + strlen(word);
+    while (*word == ' ') ++word;
+    while (end > word && end[-1] == ' ') *--end = 0;
+    if (*word) labels[(*n)++] = word;
+  }
+  if (!*n) field_wrong(f, "candidate_labels", "must name at least one label");
+  return labels;
+}
+
 bool job_ready(run_job *j) {
   j->model = fields_model(&j->f, j->task->models);
   if (j->model && !j->task->adapters) fields_no_adapter(&j->f, j->model);

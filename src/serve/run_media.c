@@ -39,34 +39,11 @@ static cJSON *classify(run_job *j, bool sounds) {
 cJSON *run_image_classification(run_job *j) { return classify(j, false); }
 cJSON *run_audio_classification(run_job *j) { return classify(j, true); }
 
-/* Labels in a list, or as "one, two". */
-static const char *const *read_labels(serve_fields *f, uint32_t *n) {
-  const char *const *list;
-  bool single;
-  list = field_texts(f, "candidate_labels", n, &single);
-  if (f->failed) return NULL;
-  if (!*n) field_wrong(f, "candidate_labels", "must be a list of at least one label");
-  if (!single) return list;
-  char *copy = fields_memory(f, strlen(list[0]) + 1);
-  const char **labels = fields_memory(f, (strlen(list[0]) + 1) * sizeof *labels);
-  *n = 0;
-  if (!copy || !labels) return NULL;
-  char *rest = strcpy(copy, list[0]), *word;
-  while ((word = strsep(&rest, ","))) {
-    char *end = word + strlen(word);
-    while (*word == ' ') ++word;
-    while (end > word && end[-1] == ' ') *--end = 0;
-    if (*word) labels[(*n)++] = word;
-  }
-  if (!*n) field_wrong(f, "candidate_labels", "must name at least one label");
-  return labels;
-}
-
 cJSON *run_zero_shot_image(run_job *j) {
   accel_classifications *found = NULL;
   uint32_t n;
   job_media(j, SERVE_PICTURE);
-  const char *const *labels = read_labels(&j->f, &n);
+  const char *const *labels = job_labels(j, &n);
   const char *hypothesis = field_text(&j->f, "hypothesis_template", NULL);
   if (!job_ready(j)) return NULL;
   const accel_status status =

@@ -50,11 +50,15 @@ cJSON *job_generated(run_job *j, const accel_generations *found, const char *key
 /* The first of a list, for a single input; the list is deleted. */
 cJSON *job_shape(const run_job *j, cJSON *rows);
 
+/* "candidate_labels": a list, or "one, two"; NULL: it has been answered. */
+const char *const *job_labels(run_job *j, uint32_t *n);
+
 /* ---- the tasks ---- */
 
 run_task_fn run_text_classification, run_token_classification,
     run_question_answering, /* run_text.c */
-    run_fill_mask, run_text_generation, run_translation, run_summarization, run_text2text;
+    run_zero_shot, run_fill_mask, run_text_generation, run_translation, run_summarization,
+    run_text2text;
 run_task_fn run_image_classification, run_audio_classification,
     run_zero_shot_image,   /* run_media.c */
     run_document_question, /* run_documents.c */

@@ -55,6 +55,25 @@ cJSON *run_text_classification(run_job *j) {
   return answer;
 }
 
+/* Of each text all labels, best first, as Hugging Face's servers give them. */
+cJSON *run_zero_shot(run_job *j) {
+  accel_zero_shot_params how = accel_zero_shot_params_default();
+  accel_classifications *found = NULL;
+  uint32_t n;
+  job_texts(j);
+  const char *const *labels = job_labels(j, &n);
+  how.hypothesis = field_text(&j->f, "hypothesis_template", how.hypothesis);
+  how.multi_label = field_flag(&j->f, "multi_label", false);
+  if (!job_ready(j)) return NULL;
+  const accel_status status =
+      accel_zero_shot_classify(j->model->endpoint, j->texts, j->n, labels, n, &how, &found);
+  if (!job_done(j, status)) return NULL;
+  cJSON *answer = cJSON_CreateArray();
+  for (uint32_t i = 0; i < found->n; ++i) cJSON_AddItemToArray(answer, label_scores(found, i));
+  accel_classifications_free(&found);
+  return job_shape(j, answer);
+}
+
 static cJSON *entity_row(const void *found, uint32_t i, uint32_t k) {
   const accel_token_entity *e = &((const accel_token_entities *)found)->entity[i][k];
   cJSON *item = cJSON_CreateObject();

@@ -66,9 +66,8 @@ static accel_status prepare(classify_task *t, const char *const *texts, const ch
   t->count = accel__arena_array(arena, n, sizeof *t->count);
   t->score = accel__arena_array(arena, n, sizeof *t->score);
   if (!t->count || !t->score) return ACCEL_ERROR_OUT_OF_MEMORY;
-  accel__encode_options how = {.add_special_tokens = true,
-                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
-                               .max_length = accel__processor_for(ep)->max_length};
+  accel__encode_options how;
+  ACCEL_TRY(accel__choose_truncation(ep, params->truncation, params->max_length, &how));
   ACCEL_TRY(real_pairs(pairs, n, &t->scratch, &pairs));
   ACCEL_TRY(accel__encode_texts(ep, texts, pairs, n, &how, t->enc));
   for (uint32_t i = 0; i < n; i++) {

@@ -312,10 +312,9 @@ static accel_status prepare(embed_task *t, const char *const *texts,
                             const accel_embed_params *params) {
   accel_endpoint *ep = t->ep;
   const char *prompt = NULL;
-  accel__encode_options how = {.add_special_tokens = true,
-                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
-                               .max_length = accel__processor_for(ep)->max_length};
+  accel__encode_options how;
   ACCEL_TRY(accel__processor_check(ep, "feature-extraction"));
+  ACCEL_TRY(accel__choose_truncation(ep, params->truncation, params->max_length, &how));
   ACCEL_TRY(choose_prompt(ep, params, &prompt));
   if (prompt && *prompt && !accel__processor_for(ep)->modules.include_prompt)
     ACCEL_TRY(count_prompt(ep, prompt, &how, &t->plan.skip));

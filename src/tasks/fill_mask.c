@@ -175,9 +175,8 @@ accel_status accel__fill_mask(accel_endpoint *ep, const char *const *texts, uint
   if (!result || !enc) ACCEL_GOTO(accel__no_memory(n * sizeof *enc));
   ACCEL_GOTO(accel__processor_check(ep, "fill-mask"));
   job.arena = accel__task_arena(result);
-  accel__encode_options how = {.add_special_tokens = true,
-                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
-                               .max_length = accel__processor_for(ep)->max_length};
+  accel__encode_options how;
+  ACCEL_GOTO(accel__choose_truncation(ep, params->truncation, params->max_length, &how));
   ACCEL_GOTO(accel__encode_texts(ep, texts, NULL, n, &how, enc));
   ACCEL_GOTO(find_masks(ep, enc, n, job.arena, &job.mask, &job.n));
   if (params->targets && params->targets->n)

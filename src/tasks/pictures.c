@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "tasks/pictures.h"
+#include "tasks/zero_shot.h"
 #include "dispatch/pack.h"
 #include "generate/image_text.h"
 #include "processing/item_run.h"
@@ -149,13 +150,6 @@ accel_status accel__classify_images(accel_endpoint *ep, const accel_media *image
 
 /* ---- zero-shot: labels as sentences ---- */
 
-static char *sentence(accel__arena *arena, const char *hypothesis, const char *label) {
-  const char *hole = strstr(hypothesis, "{}");
-  return accel__arena_printf(arena, "%.*s%s%s",
-                             (int)(hole ? hole - hypothesis : (ptrdiff_t)strlen(hypothesis)),
-                             hypothesis, hole ? label : "", hole ? hole + 2 : "");
-}
-
 /* input_ids [labels, longest], SigLIP's padded to 64 as it was trained on them; attention_mask
  * unless the tokenizer's settings keep it from the model. */
 static accel_status label_tensors(const accel_endpoint *ep, const accel__encoding *enc, uint32_t n,
@@ -201,7 +195,7 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
   ACCEL_GOTO(accel__processor_check(ep, "zero-shot-image-classification"));
   ACCEL_GOTO(accel__picture_begin(&to.job, "zero-shot-image-classification"));
   for (uint32_t i = 0; i < n_labels; i++)
-    if (!(text[i] = sentence(to.job.arena, hypothesis, labels[i])))
+    if (!(text[i] = accel__label_sentence(to.job.arena, hypothesis, labels[i])))
       ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   accel__encode_options how = {.add_special_tokens = true,
                                .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,

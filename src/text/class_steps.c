@@ -112,8 +112,8 @@ accel_status accel__put_class_steps(class_t *class, json_t *settings, const char
               .charsmap_n = n,
               .space = flag(settings, "add_prefix_space", class->prefix_space),
               .b = b};
-  put_sequence(&w, "normalizer", "normalizers", class->normalizers, 5);
-  put_sequence(&w, "pre_tokenizer", "pretokenizers", class->pre_tokenizers, 3);
+  put_sequence(&w, "normalizer", "normalizers", class->normalizers, 6);
+  put_sequence(&w, "pre_tokenizer", "pretokenizers", class->pre_tokenizers, 5);
   put_sequence(&w, "decoder", "decoders", class->decoders, 4);
   return accel__buffer_status(b);
 }

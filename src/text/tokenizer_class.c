@@ -15,8 +15,10 @@ typedef const accel__json json_t;
 #define SPLIT(expression, behavior, invert)                                                 \
   "{\"type\":\"Split\",\"pattern\":{\"Regex\":\"" expression "\"},\"behavior\":\"" behavior \
   "\",\"invert\":" invert "}"
-#define SPLIT_AT_SPACES                                                                     \
-  "{\"type\":\"Split\",\"pattern\":{\"String\":\" \"},\"behavior\":\"MergedWithPrevious\"," \
+#define SPLIT_AT_SPACES SPLIT_AT(" ", "MergedWithPrevious")
+#define SPLIT_AT(text, behavior)                                                       \
+  "{\"type\":\"Split\",\"pattern\":{\"String\":\"" text "\"},\"behavior\":\"" behavior \
+  "\","                                                                                \
   "\"invert\":false}"
 #define BYTE_LEVEL(space, regex)                        \
   "{\"type\":\"ByteLevel\",\"add_prefix_space\":" space \
@@ -284,6 +286,66 @@ static const accel__tokenizer_class classes[] = {
      .pair = "c A s s B s",
      .roberta = true,
      .trims = 1},
+    {.names = "HerbertTokenizer",
+     .tokens = {.own = {NULL, NULL, "<unk>", "</s>", "<pad>", "<s>", "<mask>"}},
+     .model = "BPE",
+     .fields = ",\"end_of_word_suffix\":\"</w>\"",
+     .unk = ACCEL__UNK_NAMED,
+     .unk_else = ACCEL__UNK_NONE,
+     .normalizers = {"{\"type\":\"BertNormalizer\",\"clean_text\":true,\"handle_chinese_chars\":"
+                     "true,\"strip_accents\":false,\"lowercase\":false}"},
+     .pre_tokenizers = {TYPE("BertPreTokenizer")},
+     .decoders = {"{\"type\":\"BPEDecoder\",\"suffix\":\"</w>\"}"},
+     .single = "c A s",
+     .pair = "c A s B:1 s:1"},
+    {.names = "BarthezTokenizer",
+     .tokens = {.own = {"<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>", "<mask>"},
+                .mask_takes_space = true},
+     .model = "Unigram",
+     .unk = 3,
+     .normalizers = {REPLACE_REGEX("\\\\s{2,}|[\\\\n\\\\r\\\\t]", " "), TYPE("NFC"),
+                     "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true}"},
+     .pre_tokenizers = {METASPACE("\2", "true")},
+     .decoders = {METASPACE("\2", "true")},
+     OF_PREFIX("never")},
+    {.names = "NougatTokenizer",
+     .tokens = {.own = {"<s>", "</s>", "<unk>", NULL, "<pad>"}},
+     .model = "BPE",
+     .unk = ACCEL__UNK_NONE,
+     .normalizers = {TYPE("NFKC")},
+     .pre_tokenizers =
+         {SPLIT_AT("SPL1T-TH1S-Pl3A5E", "Removed"), DIGITS,
+          SPLIT_AT("[\\\\(\\\\)\\\\[\\\\]\\\\{\\\\}]|([!\\\\\\\"#\\\\$%\\\\&'\\\\*\\\\+,\\\\-"
+                   "\\\\./:;<=>\\\\?\\\\\\\\\\\\^_`\\\\|\\\\~])\\\\1*",
+                   "Isolated"),
+          SPLIT_AT("\\n", "Isolated"), BYTE_LEVEL("false", "true")},
+     .decoders = {BYTE_LEVEL("true", "true")},
+     .single = "b A e",
+     .pair = "A B:1"},
+    {.names = "BigBirdTokenizer",
+     .tokens = {.own = {"<s>", "</s>", "<unk>", "[SEP]", "<pad>", "[CLS]", "[MASK]"},
+                .mask_takes_space = true},
+     .model = "Unigram",
+     .unk = ACCEL__UNK_NAMED,
+     .unk_else = 100,
+     .normalizers = {REPLACE_REGEX(" {2,}", "\xE2\x96\x81")},
+     .pre_tokenizers = {METASPACE("\2", "true")},
+     .decoders = {METASPACE("\2", "true")},
+     OF_PREFIX("never"),
+     .single = "c A s",
+     .pair = "c A s B:1 s:1"},
+    {.names = "XLNetTokenizer",
+     .tokens = {.own = {"<s>", "</s>", "<unk>", "<sep>", "<pad>", "<cls>", "<mask>"},
+                .mask_takes_space = true},
+     .model = "Unigram",
+     .unk = 0,
+     .normalizers = {REPLACE("``", "\\\""), REPLACE("''", "\\\""), TYPE("NFKD"),
+                     TYPE("StripAccents"), "%", "@"},
+     .pre_tokenizers = {WORDS},
+     .decoders = {METASPACE("\2", "true")},
+     ALWAYS,
+     .single = "A s c:2",
+     .pair = "A s B:1 s:1 c:2"},
     {.names = "FunnelTokenizer",
      .tokens = {.own = {"<s>", "</s>", "<unk>", "<sep>", "<pad>", "<cls>", "<mask>"}},
      WORDPIECE,
@@ -324,10 +386,12 @@ const accel__tokenizer_class *accel__tokenizer_class_named(const char *name) {
 static const char *const types[][2] = {
     {"AlbertTokenizer", "albert yoso"},
     {"BartTokenizer", "florence2"},
+    {"BarthezTokenizer", "barthez"},
     {"BertTokenizer",
      "align bark bert blip bros chinese_clip convbert distilbert electra ernie flava git "
      "grounding-dino layoutlm megatron-bert mm-grounding-dino nezha nomic_bert qdqbert realm "
      "retribert squeezebert tvp vilt visual_bert"},
+    {"BigBirdTokenizer", "big_bird"},
     {"CLIPTokenizer",
      "aimv2 clip clipseg groupvit omdet-turbo oneformer owlv2 owlvit sam3 sam3_video xclip"},
     {"CamembertTokenizer", "camembert"},
@@ -344,6 +408,7 @@ static const char *const types[][2] = {
     {"GemmaTokenizer",
      "diffusion_gemma gemma gemma2 gemma3 gemma3_text gemma3n gemma3n_text recurrent_gemma "
      "shieldgemma2 t5gemma zaya"},
+    {"HerbertTokenizer", "herbert"},
     {"LEDTokenizer", "led"},
     {"LayoutLMv3Tokenizer", "layoutlmv3"},
     {"LlamaTokenizer", "idefics idefics2"},
@@ -356,6 +421,7 @@ static const char *const types[][2] = {
     {"MobileBertTokenizer", "mobilebert"},
     {"MvpTokenizer", "mvp"},
     {"NllbTokenizer", "nllb nllb-moe"},
+    {"NougatTokenizer", "nougat"},
     {"PegasusTokenizer", "pegasus"},
     {"Qwen2Tokenizer",
      "audioflamingo3 colqwen2 cosmos3_omni dots3_note fun_asr_nano hunyuan_vl internvl "
@@ -373,6 +439,7 @@ static const char *const types[][2] = {
     {"Wav2Vec2CTCTokenizer",
      "data2vec-audio hubert unispeech unispeech-sat wav2vec2 wav2vec2-bert wav2vec2-conformer"},
     {"WhisperTokenizer", "whisper"},
+    {"XLNetTokenizer", "xlnet"},
     {"XLMRobertaTokenizer", "gte jina_embeddings_v3 metaclip_2 trocr xlm-roberta xmod"},
     {"TokenizersBackend",
      "EvollaModel aria beam bigbird_pegasus canary flex_olmo glm glm4 glm4_moe glm4_moe_lite glm4v "

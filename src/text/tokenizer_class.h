@@ -27,7 +27,7 @@ typedef struct accel__tokenizer_class {
    * for, "#" BERT's normalizer.  Marks in front: '&' with a character map only, '!' without one
    * only, '+' with add_prefix_space only, '^' with split_by_punct only.  "\1" stands for
    * add_prefix_space, "\2" for the prepend_scheme. */
-  const char *normalizers[5], *pre_tokenizers[3], *decoders[4];
+  const char *normalizers[6], *pre_tokenizers[5], *decoders[4];
   bool prefix_space;      /* add_prefix_space where the settings have none */
   bool legacy_prefix;     /* "legacy" prepends to every text between added tokens */
   const char *schemes[2]; /* prepend_scheme without and with add_prefix_space */

@@ -57,6 +57,12 @@ CASES = [  # tokenizer.json, tokenizer_config.json, config.json
     ("unigram_deberta", {"tokenizer_class": "DebertaV2Tokenizer", "split_by_punct": True, "do_lower_case": True}, {"model_type": "deberta-v2"}),
     ("wordpiece_cased", {"tokenizer_class": "BertTokenizer"}, {"model_type": "bert"}),
     ("wordpiece_cased", {"tokenizer_class": "BertTokenizer", "do_lower_case": False, "strip_accents": True}, {"model_type": "modernbert"}),
+    ("bpe_suffix", {"tokenizer_class": "HerbertTokenizer"}, {"model_type": "bert"}),
+    ("bpe_roberta", {"tokenizer_class": "NougatTokenizer"}, {"model_type": "vision-encoder-decoder"}),
+    ("unigram_xlmr", {"tokenizer_class": "BarthezTokenizer"}, {"model_type": "mbart"}),
+    ("unigram_xlmr", {"tokenizer_class": "BarthezTokenizerFast", "add_prefix_space": False}, {"model_type": "barthez"}),
+    ("unigram_albert", {"tokenizer_class": "BigBirdTokenizer"}, {"model_type": "big_bird"}),
+    ("unigram_albert", {"tokenizer_class": "XLNetTokenizer", "sep_token": "[SEP]", "cls_token": "[CLS]", "do_lower_case": True}, {"model_type": "xlnet"}),
     ("wordpiece_mpnet", {"tokenizer_class": "MPNetTokenizer", "do_lower_case": False, "unk_token": "<unk>"}, {"model_type": "mpnet"}),
 ]
 

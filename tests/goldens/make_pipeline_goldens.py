@@ -5,6 +5,7 @@
 
 goldens.json is a list of {"task", "model", "options" (of the pipeline), "call" (of the call), "inputs", "output"}; models are random and small, their
 weights large enough that labels differ between texts.  The question-answering pipeline is gone from transformers 5; its numbers are tested elsewhere."""
+import copy
 import json
 import shutil
 from pathlib import Path
@@ -57,7 +58,7 @@ def plain(value):
 def ask(task, name, inputs, options=None, call=None):
     pipe = transformers.pipeline(task, str(ROOT / name), device="cpu", dtype="float32", **(options or {}))
     with torch.inference_mode():
-        output = pipe(inputs, **(call or {}))
+        output = pipe(inputs, **copy.deepcopy(call or {}))  # the pipeline writes into its arguments
     return {"task": task, "model": name, "options": options or {}, "call": call or {}, "inputs": inputs, "output": plain(output)}
 
 
@@ -80,7 +81,25 @@ def ask_zero_shot():
     labels = ["london", "cat", "bank", "un-happy"]
     return [ask("zero-shot-classification", "nli", inputs, call={"candidate_labels": wanted, **call})
             for inputs, wanted, call in ((TEXTS[0], labels, {}), (TEXTS[:2], "cat, dog,london", {}), (TEXTS[3], labels, {"multi_label": True}),
-                                         (TEXTS[0], ["cat"], {"hypothesis_template": "it is of the {}"}), (" ".join(TEXTS * 3), labels, {}))]
+                                         (TEXTS[0], ["cat"], {"hypothesis_template": "it is of the {}"}), (" ".join(TEXTS * 3), labels, {}),
+                                         (" ".join(TEXTS * 3), ["the old cat sat on the mat and the dog of ada works", "bank"], {"multi_label": True}))]
+
+
+def ask_cut():
+    """Texts that are cut where the arguments of the tokenizer say."""
+    long, pair = " ".join(TEXTS * 3), {"text": " ".join(TEXTS[:2]), "text_pair": TEXTS[3]}
+    every = {"top_k": None, "function_to_apply": "none"}
+    goldens = [ask("text-classification", "classify", inputs, call={**every, **call})
+               for inputs, call in ((long, {"truncation": True}), (TEXTS, {"truncation": True, "max_length": 7}), (long, {"max_length": 9}),
+                                    (pair, {"truncation": "only_first", "max_length": 22}), (pair, {"truncation": "only_second", "max_length": 20}),
+                                    (pair, {"truncation": "longest_first", "max_length": 14}), (TEXTS[0], {"truncation": False, "max_length": 4}),
+                                    (TEXTS[0], {"padding": "max_length", "max_length": 6}), (TEXTS[0], {"padding": True, "truncation": True, "max_length": 6}))]
+    goldens.append(ask("text-classification", "classify", TEXTS[0], options={"truncation": True, "top_k": None}))
+    goldens += [ask("feature-extraction", "base", TEXTS[0], call=call) for call in ({"truncation": True, "tokenize_kwargs": {"max_length": 5}},
+                                                                                   {"tokenize_kwargs": {"truncation": "only_first", "max_length": 4}})]
+    goldens += [ask("fill-mask", "mask", "the [MASK] sat on the mat " + tail, call={"top_k": 2, "tokenizer_kwargs": given})
+                for tail, given in ((long, {"truncation": True}), ("of ada", {"truncation": True, "max_length": 6}), ("", {"padding": "max_length", "max_length": 4}))]
+    return goldens
 
 
 def main():
@@ -104,7 +123,7 @@ def main():
     goldens.append(ask("text-classification", "classify", TEXTS[0], options={"top_k": None}))
     goldens.append(ask("sentiment-analysis", "multilabel", TEXTS, call={"top_k": None}))
     goldens.append(ask("text-classification", "score", TEXTS))
-    goldens += ask_zero_shot()
+    goldens += ask_zero_shot() + ask_cut()
     for strategy in ("none", "simple", "first", "average", "max"):
         goldens.append(ask("token-classification", "tokens", TEXTS, options={"aggregation_strategy": strategy}))
     goldens.append(ask("ner", "tokens", TEXTS[0]))

@@ -42,7 +42,10 @@ MODELS = {
     "image-segmentation": ["seeing/segformer", "seeing/detr_panoptic"],
     "depth-estimation": ["seeing/depth_anything", "seeing/dpt"],
     "audio-classification": ["media/ast", "media/hubert"],
-    "automatic-speech-recognition": ["media/wav2vec2"],
+    "automatic-speech-recognition": ["media/wav2vec2", "speech/many", "speech/english", "speech/old"],
+    "zero-shot-classification": ["pipelines/nli", "pipelines/classify"],
+    "document-question-answering": ["seeing/layoutlmv3_qa", "seeing/donut"],
+    "text-to-audio": ["models/vits", "models/vits_speakers"],
 }
 
 
@@ -60,11 +63,28 @@ def some(rng, **choices):
     return {name: rng.choice(values) for name, values in choices.items() if rng.random() < 0.5}
 
 
+def cut(rng, **more):
+    """Arguments of a tokenizer: most texts are cut somewhere."""
+    return {"truncation": True, **some(rng, max_length=(5, 8, 12, 20), padding=(True, "longest", "max_length"), **more)}
+
+
 def classify(pipe, work, rng):
     given = texts(rng)
     if rng.random() < 0.3:
         given = [{"text": text(rng), "text_pair": text(rng)} for _ in range(rng.randint(1, 3))]
-    return given, some(rng, top_k=(None, 1, 2, 3, 9), function_to_apply=("sigmoid", "softmax", "none"))
+    return given, {**cut(rng, truncation=("longest_first", "only_first", True)), **some(rng, top_k=(None, 1, 2, 3, 9), function_to_apply=("sigmoid", "softmax", "none"))}
+
+
+def entail(pipe, work, rng):
+    labels = rng.sample(("cat", "london", "the bank", "un-happy", "caf\u00e9", "train to paris and back", "x"), rng.randint(1, 6))
+    return texts(rng), {"candidate_labels": rng.choice((labels, ", ".join(labels))),
+                        **some(rng, hypothesis_template=("it is of the {}", "{}", "This text, which is about {}, is short."), multi_label=(True, False))}
+
+
+def extract(pipe, work, rng):
+    kwargs = cut(rng)
+    kwargs.pop("padding", None)
+    return texts(rng), {"tokenize_kwargs": kwargs} if rng.random() < 0.5 else {"truncation": True}
 
 
 def label_tokens(pipe, work, rng):
@@ -78,7 +98,7 @@ def label_tokens(pipe, work, rng):
 def fill(pipe, work, rng):
     mask = pipe.tokenizer.mask_token
     made = [rng.choice(("", text(rng) + " ")) + mask + rng.choice((" ", ".", "", " " + text(rng), f" and {mask}")) for _ in range(rng.choice((1, 1, 3)))]
-    options = some(rng, top_k=(1, 2, 5, 9))
+    options = {**some(rng, top_k=(1, 2, 5, 9)), "tokenizer_kwargs": cut(rng)}
     if rng.random() < 0.3:
         options["targets"] = rng.sample(sorted(pipe.tokenizer.get_vocab()), rng.randint(1, 4))
     return made[0] if len(made) == 1 and rng.random() < 0.5 else made, options
@@ -122,7 +142,36 @@ def hear(pipe, work, rng):
     return (made[0] if len(made) == 1 else made), some(rng, top_k=(1, 2, 9), function_to_apply=("sigmoid", "softmax", "none"))
 
 
+def listen(pipe, work, rng):
+    """Whisper's options."""
+    given, _ = hear(pipe, work, rng)
+    how = {"num_beams": rng.choice((1, 1, 2, 3)), **some(rng, max_new_tokens=(5, 9, 16), condition_on_prev_tokens=(True, False), logprob_threshold=(-8.0, -4.0, -1.0),
+               compression_ratio_threshold=(0.7, 0.9, 1.4), temperature=((0.0,), (0.0, 0.0)), no_repeat_ngram_size=(2, 3), repetition_penalty=(0.8, 1.3))}
+    if "logprob_threshold" in how:
+        how.update(some(rng, no_speech_threshold=(0.001, 0.005, 0.3)))
+    if pipe.model.generation_config.is_multilingual:
+        how.update(some(rng, language=("fr", "english", "<|de|>", "yue"), task=("transcribe", "translate")))
+    return given, {"return_timestamps": rng.choice((True, True, False, None)), "generate_kwargs": how}
+
+
+def speak(pipe, work, rng):
+    speakers = getattr(pipe.model.config, "num_speakers", 1)
+    params = some(rng, **({"speaker_id": tuple(range(speakers))} if speakers > 1 else {}))
+    return rng.choice(("hello there", "a cat, a dog", "the train is late")), {"forward_params": params, "seed": rng.randrange(1 << 20)}
+
+
+def read_page(pipe, work, rng):
+    page = {"image": str(work / "page.png"), "question": rng.choice(("What is the total?", "Who lives in London?", "cat"))}
+    picture(rng).convert("RGB").save(page["image"])
+    if pipe.model.config.model_type == "vision-encoder-decoder":
+        return page, {}
+    page["word_boxes"] = [(rng.choice(WORDS), [rng.randint(0, 400), rng.randint(0, 400), rng.randint(400, 1000), rng.randint(400, 1000)]) for _ in range(rng.randint(1, 90))]
+    return page, some(rng, top_k=(1, 2, 5), max_answer_len=(1, 3, 40), doc_stride=(2, 6), max_seq_len=(20, 33), handle_impossible_answer=(True, False))
+
+
 def transcribe(pipe, work, rng):
+    if pipe.model.config.model_type == "whisper":
+        return listen(pipe, work, rng)
     given, _ = hear(pipe, work, rng)
     options = some(rng, return_timestamps=("word", "char"))
     if rng.random() < 0.5:
@@ -131,9 +180,9 @@ def transcribe(pipe, work, rng):
     return given, options
 
 
-DRAWN = {"text-classification": classify, "token-classification": label_tokens, "fill-mask": fill, "feature-extraction": lambda p, w, r: (texts(r), {}),
+DRAWN = {"text-classification": classify, "token-classification": label_tokens, "fill-mask": fill, "feature-extraction": extract,
          "text-generation": generate, "image-classification": look, "object-detection": detect, "zero-shot-image-classification": choose, "image-segmentation": segment,
-         "depth-estimation": measure, "audio-classification": hear, "automatic-speech-recognition": transcribe}
+         "depth-estimation": measure, "audio-classification": hear, "automatic-speech-recognition": transcribe, "zero-shot-classification": entail, "document-question-answering": read_page, "text-to-audio": speak}
 
 
 def difference(want, got, at=""):
@@ -159,15 +208,16 @@ def difference(want, got, at=""):
     return None if want == got else f"{at}: {got!r} for {want!r}"
 
 
-# Long texts are cut here; there where it is asked for.
-CUT = {"text-classification": {"truncation": True}, "feature-extraction": {"truncation": True}, "fill-mask": {"tokenizer_kwargs": {"truncation": True}}}
-
-
 def compare(theirs, ours, given, options):
     try:
         with torch.inference_mode():
-            want = theirs(given, **options, **CUT.get(theirs.task, {}))
-    except Exception as e:  # whatever transformers does not take
+            asked = dict(options)
+            if "seed" in asked:
+                torch.manual_seed(asked.pop("seed"))
+            want = theirs(given, **asked)
+    except BaseException as e:  # whatever transformers does not take; tokenizers' panics are no Exception
+        if isinstance(e, KeyboardInterrupt):
+            raise
         return "left out", str(e)[:200]
     try:
         got = ours(given, **options)

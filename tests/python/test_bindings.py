@@ -120,6 +120,18 @@ class Pipelines(unittest.TestCase):
                     self.assertEqual((pipe.placement.device, pipe.placement.precision), ("cpu", "fp32"))
                     near(self, pipe(g["inputs"], **g["call"]), g["output"])
 
+    def test_texts_that_are_not_cut(self):
+        for task, name in (("text-classification", "classify"), ("feature-extraction", "base")):
+            with accel.pipeline(task, os.path.join(PIPELINES, name), device="cpu") as pipe:
+                self.assertEqual(len(pipe("the cat", truncation=False)), len(pipe("the cat")))
+                with self.assertRaisesRegex(accel.AccelError, "text 0 has 102 tokens, the model takes 48, and truncation is off"):
+                    pipe("the cat " * 50, truncation=False)
+                with self.assertRaisesRegex(accel.ArgumentError, "unknown truncation 'first'.*only_first"):
+                    pipe("the cat", truncation="first")
+        with accel.pipeline("text-classification", os.path.join(PIPELINES, "classify"), device="cpu") as pipe:
+            with self.assertRaisesRegex(TypeError, "'stride' is not supported; known: truncation"):
+                pipe("the cat", stride=3)
+
     def test_question_answering_shapes(self):
         with accel.pipeline("question-answering", os.path.join(PIPELINES, "qa"), device="cpu") as pipe:
             context = "Ada lives in London. The cat sat on the mat."

@@ -323,6 +323,34 @@ class Tasks(Case):
         flat = [v for row in found["embeddings"] for v in row]
         self.assertEqual(struct.pack("<48f", *flat), data)  # no digit lost on the way through JSON
 
+    def test_zero_shot(self):
+        goldens = [g for g in self.goldens if g["task"] == "zero-shot-classification"]
+        self.assertGreater(len(goldens), 5)
+        for g in goldens:
+            with self.subTest(**g["call"], inputs=g["inputs"]):
+                labels, texts = g["call"]["candidate_labels"], g["inputs"] if isinstance(g["inputs"], list) else [g["inputs"]]
+                options = [o for key, flag in (("hypothesis_template", "--hypothesis"),) if key in g["call"] for o in (flag, g["call"][key])]
+                options += ["--multi-label"] * bool(g["call"].get("multi_label"))
+                names = labels.replace(" ", "") if isinstance(labels, str) else ",".join(labels)
+                found = self.good("zero-shot", model("nli"), "--input", self.path("z.json", json.dumps(texts)), "--labels", names, *options)["results"]
+                wanted = g["output"] if isinstance(g["output"], list) else [g["output"]]
+                self.assertEqual([[x["label"] for x in row] for row in found], [w["labels"] for w in wanted])
+                for row, w in zip(found, wanted):
+                    self.near([x["score"] for x in row], w["scores"])
+                    self.assertEqual([names.split(",")[x["id"]] for x in row], w["labels"])
+        self.bad(2, "give --labels", "zero-shot", model("nli"), "a")
+        self.bad(2, "has no {} for the label", "zero-shot", model("nli"), "a", "--labels", "b", "--hypothesis", "all of it")
+        self.bad(1, "leaves no room for a text", "zero-shot", model("nli"), "a " * 60, "--labels", "b " * 60)
+
+    def test_truncation(self):
+        g = next(g for g in self.goldens if g["call"].get("truncation") == "only_second")
+        found = self.good("classify", model("classify"), "--input", self.path("p.json", json.dumps([g["inputs"]])), "--top-k", "0", "--function", "none",
+                          "--truncation", "only_second", "--max-length", str(g["call"]["max_length"]))["results"][0]
+        self.assertEqual([x["label"] for x in found], [x["label"] for x in g["output"]])
+        self.near([x["score"] for x in found], [x["score"] for x in g["output"]])
+        for command, name in (("classify", "classify"), ("embed", "base"), ("fill-mask", "mask")):
+            self.bad(1, "truncation is off", command, model(name), "[MASK] cat " * 30, "--truncation", "do_not_truncate")
+
     def test_similarity(self):
         found = self.good("similarity", model("sentence"), "the cat", "a dog", "the cat")
         matrix = found["similarity"]

@@ -51,6 +51,14 @@ class Documents(unittest.TestCase):
                     (got,) = model.answer_documents([{"question": case["question"], "word_boxes": case["word_boxes"], "image": path(case["file"])}], look=True)
                     self.same(got, case["want"])
 
+    def test_pipelines_of_directories(self):
+        word = [("Total:", (20, 40, 90, 75))]
+        with accel.pipeline("document-question-answering", LAYOUT, device="cpu") as ask:
+            self.assertEqual(ask(question="What is it?", word_boxes=word)[0]["answer"], "Total:")
+        with accel.pipeline("document-question-answering", os.path.join(SEEING, "donut"), device="cpu") as ask:
+            case = golden("donut")["cases"][0]
+            self.assertEqual(ask(path(case["file"]), case["question"]), case["want"])
+
     def test_pages(self):
         for name in ("donut", "donut_projected"):
             cases, read = golden(name)["cases"], golden(name)["read"]

@@ -136,6 +136,12 @@ class Tasks(MapCase):
                 found, expected = self.same(task, model(name), TEXTS[:3], [task, model(name), *TEXTS[:3]], *options)
                 self.assertEqual([[(g["text"], g["finish"]) for g in row] for row in found], [[(g["text"], g["finish"])] for g in expected["results"]])
 
+    def test_zero_shot(self):
+        nli = model("nli")
+        found, expected = self.same("zero-shot", nli, TEXTS[:3], ["zero-shot", nli, *TEXTS[:3]], "--labels", "cat,london,bank", "--multi-label")
+        self.assertEqual(found, expected["results"])
+        self.assertEqual({label["label"] for row in found for label in row}, {"cat", "london", "bank"})
+
     def test_files(self):
         for task, directory, column, files, command, options in (
                 ("classify-images", VIT, "image", PICTURES, ["classify", VIT, "--image", PICTURES[0], "--image", PICTURES[1]], ("--top-k", "2")),

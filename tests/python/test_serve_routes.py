@@ -32,7 +32,7 @@ import accel  # noqa: E402
 PATHS = {name: os.path.join(FIXTURES, place) for name, place in {
     "embedder": "tasks/st_prompts", "bare": "tasks/features_bert", "classes": "tasks/classify_many", "ranker": "tasks/rerank_bert",
     "asked": "tasks/rerank_qwen3", "tokens": "tasks/tokens_wordpiece", "answers": "tasks/qa_wordpiece", "masks": "tasks/fill_wordpiece",
-    "writer": "pipelines/text", "t5": "pipelines/t5", "hearing": "speech/many", "words": "speech/words", "letters": "media/wav2vec2",
+    "writer": "pipelines/text", "nli": "pipelines/nli", "t5": "pipelines/t5", "hearing": "speech/many", "words": "speech/words", "letters": "media/wav2vec2",
     "sounds": "media/ast", "labels": "media/vit", "boxes": "media/detr", "free": "media/clip", "segments": "seeing/segformer", "depths": "seeing/depth_anything",
     "voice": "models/vits_speakers", "captions": "seeing/blip_caption", "questions": "seeing/blip_vqa", "regions": "seeing/florence2",
     "pages": "seeing/donut", "forms": "seeing/layoutlmv3_qa"}.items()}
@@ -413,6 +413,11 @@ class Tasks(Routes):
         self.assertEqual(self.run_task("question-answering", "answers", ask, top_k=2), pipe("question-answering", "answers")(ask, top_k=2))
         masked = "the [MASK] fox"
         self.assertEqual(self.run_task("fill-mask", "masks", masked, top_k=3), pipe("fill-mask", "masks")(masked, top_k=3))
+        how = {"candidate_labels": "cat, bank,london", "hypothesis_template": "it is of the {}", "multi_label": True}
+        for asked in (text, [text, masked]):
+            want = pipe("zero-shot-classification", "nli")(asked, **how)
+            want = [[dict(zip(("label", "score"), pair)) for pair in zip(w["labels"], w["scores"])] for w in (want if isinstance(want, list) else [want])]
+            self.assertEqual(self.run_task("zero-shot-classification", "nli", asked, **how), want if isinstance(asked, list) else want[0])
         self.assertEqual(self.run_task("text2text-generation", "t5", "the fox", max_new_tokens=8),
                          pipe("text2text-generation", "t5")("the fox", max_new_tokens=8))
         self.assertEqual(self.run_task("text-generation", "writer", "the fox", max_new_tokens=8), pipe("text-generation", "writer")("the fox", max_new_tokens=8))

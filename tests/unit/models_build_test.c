@@ -131,9 +131,9 @@ static void test_worked_out_fields(void **state) {
   accel__model_free(&mamba);
   accel__model *words = build(
       "{\"model_type\":\"deberta-v2\",\"hidden_size\":12,\"num_attention_heads\":3,"
-      "\"pooler_hidden_size\":7}",
+      "\"pooler_hidden_size\":7,\"max_relative_positions\":-2}",
       "DebertaV2ForMaskedLM");
-  assert_non_null(words); /* which has no pooler */
+  assert_non_null(words); /* which has no pooler, and all positions are relative ones */
   accel__model_free(&words);
 }
 

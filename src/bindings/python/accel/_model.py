@@ -22,6 +22,7 @@ from ._pictures import Depth, Segmentation, answer_documents, document_json, est
 from ._queue import Ticket, request
 from ._speech import transcribe
 from ._tensors import Inputs, ModelOutput, from_floats, take
+from ._truncation import Truncation, use_truncation
 
 
 @dataclass(frozen=True)
@@ -415,10 +416,13 @@ class Model:
     # ---- tasks: one list of results for each text ----
 
     def embed(self, texts: Sequence[str], pooling: Optional[str] = None, normalize: Optional[bool] = None, prompt: Optional[str] = None,
-              prompt_name: Optional[str] = None, adapter: Union[Adapter, str, None] = None, adapter_scale: Optional[float] = None) -> Any:
+              prompt_name: Optional[str] = None, adapter: Union[Adapter, str, None] = None, adapter_scale: Optional[float] = None,
+              truncation: Truncation = None, max_length: Optional[int] = None) -> Any:
         """float32 [texts, dim]; a list of [tokens, dim] where the model does not say how to pool (or pooling="none").  `adapter`: one of
-        load_adapter(), times `adapter_scale`, here and in the tasks below."""
+        load_adapter(), times `adapter_scale`, here and in the tasks below; so are `truncation` (transformers' words, False: longer texts are
+        errors) and `max_length` (tokens)."""
         how, pointer = _embed_params(pooling, normalize, prompt, prompt_name), C.POINTER(T.accel_embeddings)()
+        use_truncation(how, truncation, max_length)
         use_adapter(how, self._adapter(adapter), adapter_scale)
         check(lib.accel_embed_with(self.handle, text_array(texts), len(texts), C.byref(how), C.byref(pointer)))
         return _vectors(pointer)
@@ -435,11 +439,23 @@ class Model:
 
     def classify(self, texts: Sequence[str], pairs: Optional[Sequence[Optional[str]]] = None, top_k: int = 1,
                  function: Optional[str] = None, adapter: Union[Adapter, str, None] = None,
-                 adapter_scale: Optional[float] = None) -> List[List[Dict[str, Any]]]:
+                 adapter_scale: Optional[float] = None, truncation: Truncation = None, max_length: Optional[int] = None) -> List[List[Dict[str, Any]]]:
         """[{"label", "score"}, ...] for each text, best first; top_k 0: all labels."""
         how, pointer = _classify_params(top_k, function), C.POINTER(T.accel_classifications)()
+        use_truncation(how, truncation, max_length)
         use_adapter(how, self._adapter(adapter), adapter_scale)
         check(lib.accel_classify(self.handle, text_array(texts), text_array(pairs) if pairs else None, len(texts), C.byref(how), C.byref(pointer)))
+        return _labels(pointer)
+
+    def zero_shot(self, texts: Sequence[str], labels: Sequence[str], hypothesis: Optional[str] = None, multi_label: bool = False,
+                  adapter: Union[Adapter, str, None] = None, adapter_scale: Optional[float] = None) -> List[List[Dict[str, Any]]]:
+        """[{"label", "score"}, ...] over all labels for each text, best first, by a model of natural language inference.  hypothesis: the sentence
+        around a label, with "{}" for it; multi_label: each label has a probability of its own."""
+        how, pointer = lib.accel_zero_shot_params_default(), C.POINTER(T.accel_classifications)()
+        how.keep = encode(hypothesis)
+        how.hypothesis, how.multi_label = how.keep, int(multi_label)
+        use_adapter(how, self._adapter(adapter), adapter_scale)
+        check(lib.accel_zero_shot_classify(self.handle, text_array(texts), len(texts), text_array(labels), len(labels), C.byref(how), C.byref(pointer)))
         return _labels(pointer)
 
     def submit_classify(self, texts: Sequence[str], pairs: Optional[Sequence[Optional[str]]] = None, top_k: int = 1,
@@ -606,9 +622,10 @@ class Model:
         lib.accel_answers_free(C.byref(pointer))
         return result
 
-    def fill_mask(self, texts: Sequence[str], top_k: int = 5, targets: Optional[Iterable[str]] = None) -> List[List[List[Dict[str, Any]]]]:
+    def fill_mask(self, texts: Sequence[str], top_k: int = 5, targets: Optional[Iterable[str]] = None, truncation: Truncation = None,
+                  max_length: Optional[int] = None) -> List[List[List[Dict[str, Any]]]]:
         """[{"score", "token", "token_str", "sequence"}, ...] for each mask of each text."""
-        how = lib.accel_fill_params_default()
+        how = use_truncation(lib.accel_fill_params_default(), truncation, max_length)
         how.top_k = top_k
         keep = strings_struct(targets) if targets is not None else None
         if keep is not None:

@@ -119,6 +119,8 @@ _TABLE = [  # name, result, arguments
     ("accel_cosine", C.c_double, C.POINTER(C.c_float), C.POINTER(C.c_float), C.c_size_t),
     ("accel_classify_params_default", T.accel_classify_params),
     ("accel_classify", C.c_int, _handle, _texts, _texts, C.c_uint32, C.POINTER(T.accel_classify_params), _out(T.accel_classifications)),
+    ("accel_zero_shot_params_default", T.accel_zero_shot_params),
+    ("accel_zero_shot_classify", C.c_int, _handle, _texts, C.c_uint32, _texts, C.c_uint32, C.POINTER(T.accel_zero_shot_params), _out(T.accel_classifications)),
     ("accel_classifications_free", None, _out(T.accel_classifications)),
     ("accel_rerank_params_default", T.accel_rerank_params),
     ("accel_rerank", C.c_int, _handle, C.c_char_p, _texts, C.c_uint32, C.POINTER(T.accel_rerank_params), _out(T.accel_ranking)),

@@ -1,7 +1,6 @@
 """pipeline(): transformers' pipelines, with their arguments and the shapes and keys of their results."""
 from __future__ import annotations
 
-import math
 import os
 from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 
@@ -11,6 +10,7 @@ from ._images import GeneratedImage
 from ._model import Model, Placement
 from ._pictures import split_messages
 from ._tensors import _np, make
+from ._truncation import tokenizer_options
 
 Texts = Union[str, Sequence[str]]
 ALIASES = {"sentiment-analysis": "text-classification", "ner": "token-classification", "embeddings": "feature-extraction", "text-to-audio": "text-to-speech"}
@@ -20,10 +20,10 @@ _UNSET: Any = object()
 class Pipeline:
     """A task on a model.  Options given here are defaults of every call."""
     task = ""
-    model_task = ""  # what the model is opened for, where that is another task
+    model_task: Optional[str] = ""  # what the model is opened for, where that is another task; None: its own
 
     def __init__(self, model: Union[str, Model], defaults: Dict[str, Any], **options: Any) -> None:
-        self.model = model if isinstance(model, Model) else Model(model, task=self.model_task or self.task, **options)
+        self.model = model if isinstance(model, Model) else Model(model, task=self.task if self.model_task == "" else self.model_task, **options)
         self.defaults = defaults
 
     @property
@@ -52,29 +52,36 @@ class Pipeline:
 
 class FeatureExtractionPipeline(Pipeline):
     """[texts, dim] where the model says how to pool (sentence-transformers), one vector for a single text.  Where it does not,
-    [1, tokens, dim] for each text, as transformers has it."""
+    [1, tokens, dim] for each text, as transformers has it.  tokenize_kwargs: truncation and max_length."""
     task = "feature-extraction"
 
     def __call__(self, texts: Texts, **options: Any) -> Any:
-        single = isinstance(texts, str)
-        vectors = self.model.embed([texts] if single else list(texts), **{**self.defaults, **options})  # type: ignore[list-item]
+        single, options = isinstance(texts, str), {**self.defaults, **options}
+        cut = options.pop("tokenize_kwargs", None) or {}
+        if cut.get("padding") == "max_length":
+            raise ValueError('tokenize_kwargs: padding="max_length" is not supported: there are no rows for padding')
+        if "truncation" in cut and "truncation" in options:
+            raise ValueError("truncation is given twice, as an argument and in tokenize_kwargs")
+        vectors = self.model.embed([texts] if single else list(texts), **options, **tokenizer_options(cut))  # type: ignore[list-item]
         if isinstance(vectors, list):
             vectors = [v[None] if _np is not None else [v.tolist()] for v in vectors]
         return vectors[0] if single else vectors
 
 
 class TextClassificationPipeline(Pipeline):
-    """[{"label", "score"}] for a text; with top_k a list of that many (None: all) for each text.  Pairs: {"text", "text_pair"}."""
+    """[{"label", "score"}] for a text; with top_k a list of that many (None: all) for each text.  Pairs: {"text", "text_pair"}.  Other options
+    are the tokenizer's: truncation, max_length, padding."""
     task = "text-classification"
 
-    def __call__(self, inputs: Any, top_k: Any = _UNSET, function_to_apply: Optional[str] = None) -> Any:
+    def __call__(self, inputs: Any, top_k: Any = _UNSET, function_to_apply: Optional[str] = None, **options: Any) -> Any:
         single = isinstance(inputs, (str, dict))
         items = [inputs] if single else list(inputs)
         pairs = [i.get("text_pair") if isinstance(i, dict) else None for i in items]
         wanted = self.defaults.get("top_k", _UNSET) if top_k is _UNSET else top_k
         function = function_to_apply or self.defaults.get("function_to_apply")
+        cut = {**{name: value for name, value in self.defaults.items() if name not in ("top_k", "function_to_apply")}, **options}
         found = self.model.classify([i["text"] if isinstance(i, dict) else i for i in items], pairs if any(pairs) else None,
-                                    top_k=1 if wanted is _UNSET else wanted or 0, function=function)
+                                    top_k=1 if wanted is _UNSET else wanted or 0, function=function, **tokenizer_options(cut))
         rows: List[Any] = [row[0] for row in found] if wanted is _UNSET else list(found)
         result = rows[0] if single else rows
         return [result] if isinstance(inputs, str) and top_k is _UNSET else result
@@ -82,8 +89,7 @@ class TextClassificationPipeline(Pipeline):
 
 class ZeroShotClassificationPipeline(Pipeline):
     """{"sequence", "labels", "scores"} over candidate_labels for a text, best first, a list of them for several: how far a model of natural language
-    inference takes each label, put into hypothesis_template, to follow from the text.  With multi_label each label has a probability of its own.  Where
-    text and hypothesis are longer than the model takes, the longer of the two is cut."""
+    inference takes each label, put into hypothesis_template, to follow from the text.  With multi_label each label has a probability of its own."""
     task = "zero-shot-classification"
     model_task = "text-classification"
 
@@ -92,35 +98,13 @@ class ZeroShotClassificationPipeline(Pipeline):
         texts: List[str] = [sequences] if single else list(sequences)  # type: ignore[list-item]
         labels = self.defaults.get("candidate_labels") if candidate_labels is None else candidate_labels
         labels = [part.strip() for part in labels.split(",") if part.strip()] if isinstance(labels, str) else list(labels or [])
-        template = hypothesis_template or self.defaults.get("hypothesis_template") or "This example is {}."
+        template = hypothesis_template or self.defaults.get("hypothesis_template")
         several = self.defaults.get("multi_label", False) if multi_label is None else multi_label
         if not labels or not texts:
             raise ValueError("zero-shot-classification needs candidate_labels and a text")
-        if template.format(labels[0]) == template:
-            raise ValueError(f"hypothesis_template '{template}' has no {{}} for the label")
-        names = self.model.labels
-        entailment = next((i for i, name in enumerate(names) if name.lower().startswith("entail")), len(names) - 1)
-        against = len(names) - 1 if entailment == 0 else 0
-        pairs = [(text, template.format(label)) for text in texts for label in labels]
-        rows = self.model.classify([a for a, _ in pairs], [b for _, b in pairs], top_k=0, function="none")
-        logits = [{r["label"]: r["score"] for r in row} for row in rows]
-        found = []
-        for i, text in enumerate(texts):
-            mine = logits[i * len(labels):(i + 1) * len(labels)]
-            if several or len(labels) == 1:
-                scores = [_softmax([one[names[against]], one[names[entailment]]])[1] for one in mine]
-            else:
-                scores = _softmax([one[names[entailment]] for one in mine])
-            order = sorted(range(len(labels)), key=lambda k: scores[k])[::-1]
-            found.append({"sequence": text, "labels": [labels[k] for k in order], "scores": [scores[k] for k in order]})
+        rows = self.model.zero_shot(texts, labels, template, bool(several))
+        found = [{"sequence": text, "labels": [r["label"] for r in row], "scores": [r["score"] for r in row]} for text, row in zip(texts, rows)]
         return found[0] if single else found
-
-
-def _softmax(logits: List[float]) -> List[float]:
-    most = max(logits)
-    powers = [math.exp(x - most) for x in logits]
-    total = sum(powers)
-    return [p / total for p in powers]
 
 
 class TokenClassificationPipeline(Pipeline):
@@ -157,11 +141,13 @@ class QuestionAnsweringPipeline(Pipeline):
 
 
 class FillMaskPipeline(Pipeline):
-    """[{"score", "token", "token_str", "sequence"}, ...] for a text with one mask; a list of such lists for several masks or texts."""
+    """[{"score", "token", "token_str", "sequence"}, ...] for a text with one mask; a list of such lists for several masks or texts.
+    tokenizer_kwargs: truncation, max_length, padding."""
     task = "fill-mask"
 
     def __call__(self, inputs: Texts, **options: Any) -> Any:
         options = {**self.defaults, **options}
+        options.update(tokenizer_options(options.pop("tokenizer_kwargs", None) or {}))
         if isinstance(options.get("targets"), str):
             options["targets"] = [options["targets"]]
         found = self.model.fill_mask([inputs] if isinstance(inputs, str) else list(inputs), **options)
@@ -378,6 +364,7 @@ class DocumentQuestionAnsweringPipeline(Pipeline):
     in 1000ths of the page), [{"answer"}] of Donut; a list of such lists for several {"image", "question", "word_boxes"}.  Options as those of
     Model.answer_documents."""
     task = "document-question-answering"
+    model_task = None
 
     def __call__(self, image: Any = None, question: Any = None, word_boxes: Any = None, **options: Any) -> Any:
         single = isinstance(question, str) or isinstance(image, dict)

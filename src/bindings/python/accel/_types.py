@@ -97,14 +97,15 @@ accel_tensor = _struct("accel_tensor", ("name", text), ("dtype", C.c_int), ("ran
 accel_tensors = _struct("accel_tensors", ("n", u32), ("item", C.POINTER(accel_tensor)))
 
 accel_embed_params = _struct("accel_embed_params", ("size", u32), ("pooling", text), ("normalize", i32), ("prompt", text), ("prompt_name", text),
-                             ("adapter", C.c_void_p), ("adapter_scale", f64))
+                             ("adapter", C.c_void_p), ("adapter_scale", f64), ("truncation", text), ("max_length", u32))
 accel_embeddings = _struct(
     "accel_embeddings", ("n", u32), ("dim", u32), ("per_token", u32), ("row_start", C.POINTER(u64)), ("data", C.POINTER(C.c_float)),
     ("tokens", u64), ("truncated", u32))
 
 accel_label_score = _struct("accel_label_score", ("id", i64), ("label", text), ("score", f64))
 accel_classify_params = _struct("accel_classify_params", ("size", u32), ("top_k", u32), ("function", text), ("adapter", C.c_void_p), ("adapter_scale", f64),
-                                ("max_seconds", f64))
+                                ("max_seconds", f64), ("truncation", text), ("max_length", u32))
+accel_zero_shot_params = _struct("accel_zero_shot_params", ("size", u32), ("hypothesis", text), ("multi_label", u32), ("adapter", C.c_void_p), ("adapter_scale", f64))
 accel_classifications = _struct(
     "accel_classifications", ("n", u32), ("count", C.POINTER(u32)), ("score", C.POINTER(C.POINTER(accel_label_score))), ("tokens", u64), ("truncated", u32))
 
@@ -169,7 +170,7 @@ accel_ranking = _struct("accel_ranking", ("n", u32), ("item", C.POINTER(accel_ra
 accel_chat_params = _struct(
     "accel_chat_params", ("size", u32), ("system", text), ("messages", text), ("template_name", text), ("tools", text), ("documents", text),
     ("variables", text))
-accel_fill_params = _struct("accel_fill_params", ("size", u32), ("top_k", u32), ("targets", C.POINTER(accel_strings)))
+accel_fill_params = _struct("accel_fill_params", ("size", u32), ("top_k", u32), ("targets", C.POINTER(accel_strings)), ("truncation", text), ("max_length", u32))
 accel_fill = _struct("accel_fill", ("score", f64), ("token", i64), ("token_str", text), ("sequence", text))
 accel_fills = _struct("accel_fills", ("n", u32), ("text", C.POINTER(u32)), ("count", C.POINTER(u32)), ("fill", C.POINTER(C.POINTER(accel_fill))))
 
