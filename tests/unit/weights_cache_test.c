@@ -330,9 +330,10 @@ static bool serves(accel *ctx, const accel_init_params *how, const char *put_tex
   memset(got, 0, 16);
   snprintf(key, sizeof key, "%016llx",
            (unsigned long long)accel__program_view(ep->model->program)->hash);
-  bool found = !ep->host.cache_get(ep->host.self, key, NULL, &n) && n < 16 &&
+  const bool caches = ep->host.cache_get && ep->host.cache_put;
+  bool found = caches && !ep->host.cache_get(ep->host.self, key, NULL, &n) && n < 16 &&
                !ep->host.cache_get(ep->host.self, key, got, &n);
-  if (put_text)
+  if (caches && put_text)
     ep->host.cache_put(ep->host.self, key, &(accel_plugin_part){put_text, strlen(put_text)}, 1);
   accel_cleanup(&ep);
   return found;
@@ -357,6 +358,7 @@ static void plugins_are_served(void **state) {
   assert_string_equal(got, "random 0");
   accel_destroy(&ctx);
   ctx = context_with(root, true);
+  assert_false(serves(ctx, &how, "nowhere", got));
   assert_false(serves(ctx, &how, NULL, got));
   accel_destroy(&ctx);
 }
