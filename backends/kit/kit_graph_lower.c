@@ -116,8 +116,8 @@ static int32_t counted(lower *l, int64_t n, uint8_t rank, const int64_t *dim) {
     return 0;
   }
   for (int64_t i = 0; i < n; i++) number[i] = (int32_t)i;
-  const int32_t out = lower_constant(l, ACCEL_PLUGIN_I32, rank, dim, number,
-                                     (uint64_t)n * sizeof *number, false);
+  const int32_t out =
+      lower_constant(l, ACCEL_PLUGIN_I32, rank, dim, number, (uint64_t)n * sizeof *number, false);
   free(number);
   return out;
 }

@@ -41,8 +41,7 @@ static void put_scaled(ort_writer *w, int32_t id, const kit_graph_node *n) {
 
 /* ort_writer.apart: a number without its fraction, for one that was converted to an integer. */
 static void put_whole(ort_writer *w, int32_t id, const kit_graph_node *n) {
-  const int32_t x = w->g->node[n->in[0]].in[0],
-                whole = ort_op1(w, "Floor", ort_op1(w, "Abs", x));
+  const int32_t x = w->g->node[n->in[0]].in[0], whole = ort_op1(w, "Floor", ort_op1(w, "Abs", x));
   finish(w, "Mul", id, (const int32_t[]){ort_op1(w, "Sign", x), whole}, 2);
 }
 

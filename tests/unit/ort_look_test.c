@@ -20,12 +20,8 @@ static void look_sized(const kit_graph_node *node, uint32_t n, bool npu, const i
                        bool *apart, char *why) {
   const kit_graph_result result = {.node = (int32_t)n - 1};
   const kit_graph_feed feed = {.kind = KIT_FEED_INPUT};
-  const kit_graph g = {.node = node,
-                       .n_node = n,
-                       .result = &result,
-                       .n_result = 1,
-                       .feed = &feed,
-                       .n_feed = 1};
+  const kit_graph g = {
+      .node = node, .n_node = n, .result = &result, .n_result = 1, .feed = &feed, .n_feed = 1};
   int8_t rank[NODES];
   uint32_t uses[NODES] = {0};
   int32_t normed[NODES], scale[NODES], shift[NODES];
@@ -146,9 +142,8 @@ static void test_whole_numbers(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_gathered_codes),
-                                     cmocka_unit_test(test_scaled_gather),
-                                     cmocka_unit_test(test_high_tangent),
-                                     cmocka_unit_test(test_whole_numbers)};
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_gathered_codes), cmocka_unit_test(test_scaled_gather),
+      cmocka_unit_test(test_high_tangent), cmocka_unit_test(test_whole_numbers)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
