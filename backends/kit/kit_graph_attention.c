@@ -298,9 +298,7 @@ static int32_t dense_bias(lower *l, const attention *a) {
     /* as many as the bias has items, which may be open */
     const int32_t after = period > 0 ? lower_i32(l, (int32_t)period)
                                      : lower_convert(l, lower_size(l, t->dim[0]), ACCEL_PLUGIN_I32);
-    const int32_t item = lower_feed(l, KIT_FEED_ITEM, a->q_space, ACCEL_PLUGIN_I32, 1,
-                                    (const int64_t[]){-1}),
-                  times = DIV(l, item, after);
+    const int32_t item = lower_item(l, a->q_space), times = DIV(l, item, after);
     b = lower_axis2(l, KIT_GRAPH_GATHER, b, SUB(l, item, MUL(l, times, after)), 0);
   } else if (lower_dim(l, t, 0) != 1) {
     b = lower_slice(l, b, 0, 0, 1);

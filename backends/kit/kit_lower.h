@@ -101,8 +101,11 @@ int32_t lower_reshape_dims(lower *l, int32_t x, const int32_t *dim, uint32_t n);
 int32_t lower_padded(lower *l, int32_t x, int32_t space, int64_t cols);
 int32_t lower_packed(lower *l, int32_t x, int32_t space, int64_t cols);
 /* int32 [1, longest] row numbers of a space, or, without one, of tensor t; and bool
- * [items, longest]: which rows are no padding; -1: all. */
+ * [items, longest]: which rows are no padding; -1: all.  lower_item: int32 [items].  Numbers of as
+ * many rows or items as are known are constants, so that a compiler computes masks and places of a
+ * picture once and exactly; an NPU would compute them in halves. */
 int32_t lower_row(lower *l, int32_t space, const accel_plugin_tensor *t);
+int32_t lower_item(lower *l, int32_t space);
 int32_t lower_valid(lower *l, int32_t space);
 bool lower_ragged(const lower *l, int32_t space);
 

@@ -39,6 +39,12 @@ static void put_scaled(ort_writer *w, int32_t id, const kit_graph_node *n) {
   finish(w, "Div", id, (const int32_t[]){n->in[0], ort_floats(w, &other, 0)}, 2);
 }
 
+/* ort_writer.apart: a number without its fraction, for one that was converted to an integer. */
+static void put_whole(ort_writer *w, int32_t id, const kit_graph_node *n) {
+  const int32_t x = w->g->node[n->in[0]].in[0], whole = ort_op1(w, "Floor", ort_op1(w, "Abs", x));
+  finish(w, "Mul", id, (const int32_t[]){ort_op1(w, "Sign", x), whole}, 2);
+}
+
 static void put_clamp(ort_writer *w, int32_t id, const kit_graph_node *n) {
   int32_t end[2];
   for (int i = 0; i < 2; i++) {
@@ -258,6 +264,7 @@ static void put_pool(ort_writer *w, int32_t id, const kit_graph_node *n) {
 void ort_form(ort_writer *w, int32_t id) {
   static void (*const forms[KIT_GRAPH_OPS])(ort_writer *, int32_t, const kit_graph_node *) = {
       [KIT_GRAPH_ADD] = put_sum,
+      [KIT_GRAPH_CONVERT] = put_whole,
       [KIT_GRAPH_MULTIPLY] = put_scaled,
       [KIT_GRAPH_GATHER] = put_gather,
       [KIT_GRAPH_TANH] = put_tangent,

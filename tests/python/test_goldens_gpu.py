@@ -40,7 +40,7 @@ REQUIRED = {"openvino": "ACCEL_OPENVINO_DIR", "onnxruntime": "ACCEL_ONNXRUNTIME_
 NPU_CLASSES = {"BertModel", "CLIPModel", "CLIPTextModel", "CLIPTextModelWithProjection", "CLIPVisionModel", "CLIPVisionModelWithProjection", "DINOv3ViTModel",
                "DistilBertModel", "EuroBertModel", "MobileBertModel", "ModernBertModel", "NomicBertModel", "ViTModel", "VitsModel", "WhisperForAudioClassification",
                "XCLIPModel", "XCLIPTextModel", "XCLIPVisionModel", "GPT2Model", "Gemma2Model"}
-NPU_MODELS = {"../speech/english"}  # Whisper that generates
+NPU_MODELS = {"../speech/english", "wav2vec2_deep"}  # Whisper that generates; lengths of masked sounds
 # What a device says no to, by the start of the model's folder, and how.
 REFUSED = dict.fromkeys(("openvino", "onnxruntime"), {start: "not part of a static graph" for start in ("mamba", "qwen3_next", "qwen3_5")})
 

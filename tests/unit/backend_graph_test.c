@@ -239,6 +239,50 @@ static void symbols_of_texts_stay_open(void **state) {
   accel__program_free(&p);
 }
 
+static uint32_t feeds(const kit_graph *g, uint8_t kind) {
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < g->n_feed; i++) n += g->feed[i].kind == kind;
+  return n;
+}
+
+/* Rows whose number is known are counted by a constant; those of ragged items are fed. */
+static void known_rows_are_constants(void **state) {
+  (void)state;
+  static const int32_t number[] = {0, 1, 2, 3, 4};
+  const uint8_t all[2] = {1, 1};
+  const accel_plugin_format format[2] = {plain(), plain()};
+  accel_plugin_error error = {.size = sizeof error};
+  accel__program *p = accel__program_new("rows");
+  const accel__dim dim[] = {accel__symbol(p, "T", 0, 0, 8), accel__const_dim(p, D)};
+  accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, -1, 2, dim);
+  accel__attr attr[] = {ACCEL_I(HEADS, 1), ACCEL_I(KV_HEADS, 1), ACCEL_F(SCALE, 0.5),
+                        ACCEL_I(CAUSAL, 1)};
+  accel__tensor y =
+      accel__node(p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){x, x, x}, 3, attr, 4, NULL, 0);
+  accel__entry(p, "run", &x, 1, &y, 1);
+  assert_int_equal(accel__program_finish(p), ACCEL_OK);
+  accel__program *ragged = program();
+  for (uint8_t folded = 0; folded < 2; folded++) {
+    bool found = false;
+    kit_graph *g, *text;
+    accel_plugin_program *copy = copied(p), *other = copied(ragged);
+    assert_int_equal(lower_for(copy, all, folded, format, &g, &error), 0);
+    assert_int_equal(lower_for(other, all, folded, format, &text, &error), 0);
+    for (uint32_t i = 0; i < g->n_node; i++)
+      found |= g->node[i].op == KIT_GRAPH_CONSTANT && g->node[i].bytes == sizeof number &&
+               !memcmp(g->node[i].data, number, sizeof number);
+    assert_int_equal(feeds(g, KIT_FEED_ROW), !folded);
+    assert_int_equal(found, folded);
+    assert_int_equal(feeds(text, KIT_FEED_ROW), 1);
+    kit_graph_free(g);
+    kit_graph_free(text);
+    kit_program_free(copy);
+    kit_program_free(other);
+  }
+  accel__program_free(&p);
+  accel__program_free(&ragged);
+}
+
 static void codes_are_multiplied_by_scales(void **state) {
   (void)state;
   const uint8_t all[2] = {1, 1};
@@ -415,6 +459,7 @@ int main(void) {
       cmocka_unit_test(weights_are_where_they_were),
       cmocka_unit_test(equal_nodes_are_one),
       cmocka_unit_test(symbols_of_texts_stay_open),
+      cmocka_unit_test(known_rows_are_constants),
       cmocka_unit_test(codes_are_multiplied_by_scales),
       cmocka_unit_test(rows_are_padded_and_the_past_is_fed),
       cmocka_unit_test(rows_are_rounded_up),
