@@ -39,7 +39,8 @@ REQUIRED = {"openvino": "ACCEL_OPENVINO_DIR", "onnxruntime": "ACCEL_ONNXRUNTIME_
 # Qualcomm's NPU has no fp32; a session takes its simulator seconds to make, so of these classes only.
 NPU_CLASSES = {"BertModel", "CLIPModel", "CLIPTextModel", "CLIPTextModelWithProjection", "CLIPVisionModel", "CLIPVisionModelWithProjection", "DINOv3ViTModel",
                "DistilBertModel", "EuroBertModel", "MobileBertModel", "ModernBertModel", "NomicBertModel", "ViTModel", "VitsModel", "WhisperForAudioClassification",
-               "XCLIPModel", "XCLIPTextModel", "XCLIPVisionModel", "GPT2Model", "Gemma2Model"}
+               "XCLIPModel", "XCLIPTextModel", "XCLIPVisionModel", "GPT2Model", "Gemma2Model", "ClapAudioModelWithProjection", "RTDetrV2ForObjectDetection",
+               "Wav2Vec2ForAudioFrameClassification", "WavLMForCTC", "DonutSwinForImageClassification"}
 NPU_MODELS = {"../speech/english", "wav2vec2_deep"}  # Whisper that generates; lengths of masked sounds
 # What a device says no to, by the start of the model's folder, and how.
 REFUSED = dict.fromkeys(("openvino", "onnxruntime"), {start: "not part of a static graph" for start in ("mamba", "qwen3_next", "qwen3_5")})
