@@ -253,12 +253,15 @@ static void known_rows_are_constants(void **state) {
   const accel_plugin_format format[2] = {plain(), plain()};
   accel_plugin_error error = {.size = sizeof error};
   accel__program *p = accel__program_new("rows");
-  const accel__dim dim[] = {accel__symbol(p, "T", 0, 0, 8), accel__const_dim(p, D)};
-  accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, -1, 2, dim);
-  accel__attr attr[] = {ACCEL_I(HEADS, 1), ACCEL_I(KV_HEADS, 1), ACCEL_F(SCALE, 0.5),
-                        ACCEL_I(CAUSAL, 1)};
+  const accel__dim rows = accel__symbol(p, "T", 0, 0, 8), items = accel__symbol(p, "B", 1, 0, 1);
+  const accel__dim dim[] = {accel__dim_op(p, ACCEL_PLUGIN_DIM_MUL, items, rows),
+                            accel__const_dim(p, D)};
+  const int32_t space = accel__space_fixed(p, "rows", rows, items);
+  accel__tensor x = accel__input(p, "x", ACCEL_PLUGIN_F32, space, 2, dim);
+  accel__attr attr[] = {ACCEL_I(HEADS, 1),  ACCEL_I(KV_HEADS, 1),    ACCEL_F(SCALE, 0.5),
+                        ACCEL_I(CAUSAL, 1), ACCEL_I(Q_SPACE, space), ACCEL_I(KV_SPACE, space)};
   accel__tensor y =
-      accel__node(p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){x, x, x}, 3, attr, 4, NULL, 0);
+      accel__node(p, ACCEL_PLUGIN_OP_ATTENTION, (accel__tensor[]){x, x, x}, 3, attr, 6, NULL, 0);
   accel__entry(p, "run", &x, 1, &y, 1);
   assert_int_equal(accel__program_finish(p), ACCEL_OK);
   accel__program *ragged = program();
