@@ -27,6 +27,12 @@ kit_graph *kit_graph_new(void) {
   return g ? &g->view : NULL;
 }
 
+void kit_graph_uses(const kit_graph *g, uint32_t *uses) {
+  for (uint32_t i = 0; i < g->n_node; i++)
+    for (uint32_t k = 0; k < g->node[i].n_in; k++) uses[g->node[i].in[k]]++;
+  for (uint32_t i = 0; i < g->n_result; i++) uses[g->result[i].node]++;
+}
+
 void kit_graph_free(kit_graph *view) {
   graph *g = (graph *)view;
   if (!g) return;

@@ -140,6 +140,8 @@ void kit_graph_folds(const accel_plugin_program *program, uint8_t *folded);
 int32_t kit_graph_lower(const kit_graph_request *request, kit_graph **out,
                         accel_plugin_error *error);
 void kit_graph_free(kit_graph *graph); /* NULL: nothing */
+/* How often each node is an operand or a result, added to uses [n_node]. */
+void kit_graph_uses(const kit_graph *graph, uint32_t *uses);
 
 /* ---- a run ---- */
 

@@ -207,12 +207,8 @@ static void find_counts(ort_writer *w, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RAN
 }
 
 void ort_look(ort_writer *w, bool npu, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK]) {
-  for (uint32_t i = 0; i < w->g->n_node; i++) {
-    const kit_graph_node *n = &w->g->node[i];
-    w->rank[i] = rank_of(w, n);
-    for (uint32_t k = 0; k < n->n_in; k++) w->uses[n->in[k]]++;
-  }
-  for (uint32_t r = 0; r < w->g->n_result; r++) w->uses[w->g->result[r].node]++;
+  for (uint32_t i = 0; i < w->g->n_node; i++) w->rank[i] = rank_of(w, &w->g->node[i]);
+  kit_graph_uses(w->g, w->uses);
   find_norms(w);
   if (npu) find_sums_before_norms(w);
   if (npu) find_scaled_gathers(w);

@@ -83,9 +83,7 @@ static void drop(const kit_graph *g, uint32_t *uses, uint8_t *gone, int32_t id) 
 }
 
 static void find_products(const kit_graph *g, ort_quantised *q, uint32_t *uses) {
-  for (uint32_t i = 0; i < g->n_node; i++)
-    for (uint32_t k = 0; k < g->node[i].n_in; k++) uses[g->node[i].in[k]]++;
-  for (uint32_t i = 0; i < g->n_result; i++) uses[g->result[i].node]++;
+  kit_graph_uses(g, uses);
   for (uint32_t i = 0; i < g->n_node; i++) {
     const kit_graph_node *n = &g->node[i];
     coded w;

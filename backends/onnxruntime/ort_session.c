@@ -70,6 +70,7 @@ typedef struct constants {
   const char **names;
   char (*name)[16];
   size_t n;
+  uint32_t *uses; /* [nodes of the graph] */
 } constants;
 
 /* One that is not in the model: a tensor over the memory where it is. */
@@ -85,12 +86,13 @@ static OrtStatus *give(const ort_library *ort, constants *c, int32_t id,
   return status;
 }
 
-/* q: the products that are written with their codes; NULL: none. */
+/* q: the products that are written with their codes; NULL: none.  Of a constant that no node reads
+ * ONNX Runtime drops the name before it looks for it. */
 static OrtStatus *give_constants(const ort_library *ort, const kit_graph *g, const ort_quantised *q,
                                  OrtSessionOptions *options, constants *c) {
   OrtStatus *status = NULL;
   for (uint32_t i = 0; !status && i < g->n_node; i++)
-    if (g->node[i].op == KIT_GRAPH_CONSTANT && !(q && q->gone[i]))
+    if (g->node[i].op == KIT_GRAPH_CONSTANT && c->uses[i] && !(q && q->gone[i]))
       status = give(ort, c, (int32_t)i, &g->node[i]);
   for (uint32_t i = 0; !status && q && i < q->n; i++) {
     const ort_product *p = &q->product[i];
@@ -160,10 +162,12 @@ static int32_t session_of(const ort_endpoint *e, const kit_graph *g, const ort_q
   OrtSessionOptions *options = NULL;
   constants c = {.value = calloc(n + 1, sizeof *c.value),
                  .names = calloc(n + 1, sizeof *c.names),
-                 .name = calloc(n + 1, sizeof *c.name)};
+                 .name = calloc(n + 1, sizeof *c.name),
+                 .uses = calloc(n + 1, sizeof *c.uses)};
   OrtStatus *status = NULL;
-  int32_t rc = c.value && c.names && c.name ? ACCEL_PLUGIN_OK : kit_no_memory(error, n);
+  int32_t rc = c.value && c.names && c.name && c.uses ? ACCEL_PLUGIN_OK : kit_no_memory(error, n);
   if (!rc) {
+    if (g) kit_graph_uses(g, c.uses);
     status = ort->CreateSessionOptions(&options);
     if (!status) status = set_options(e, options);
     if (!status && context) status = ort_context_ask(ort, options, context);
@@ -177,6 +181,7 @@ static int32_t session_of(const ort_endpoint *e, const kit_graph *g, const ort_q
   free(c.value);
   free(c.names);
   free(c.name);
+  free(c.uses);
   return rc;
 }
 

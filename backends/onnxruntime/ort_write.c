@@ -226,7 +226,8 @@ static void put_results(ort_writer *w) {
 static void put_nodes(ort_writer *w) {
   for (uint32_t i = 0; i < w->g->n_node; i++) {
     const kit_graph_node *n = &w->g->node[i];
-    if (w->coded && w->quantised->gone[i])
+    const bool idle = n->op == KIT_GRAPH_CONSTANT && !w->uses[i]; /* ort_session.c has none of it */
+    if (idle || (w->coded && w->quantised->gone[i]))
       continue;
     else if (n->op == KIT_GRAPH_CONSTANT)
       ort_tensor(w, (int32_t)i, ort_type(n->dtype), n->dim, n->rank, n->data, n->bytes);

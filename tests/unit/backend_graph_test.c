@@ -286,6 +286,24 @@ static void known_rows_are_constants(void **state) {
   accel__program_free(&ragged);
 }
 
+/* Operands and results count; a constant that nothing reads has none. */
+static void uses_are_counted(void **state) {
+  (void)state;
+  const int32_t both[] = {0, 0}, sum[] = {2};
+  const kit_graph_node node[] = {{.op = KIT_GRAPH_INPUT},
+                                 {.op = KIT_GRAPH_CONSTANT},
+                                 {.op = KIT_GRAPH_ADD, .n_in = 2, .in = both},
+                                 {.op = KIT_GRAPH_TANH, .n_in = 1, .in = sum}};
+  const kit_graph_result result[] = {{.node = 2}, {.node = 3}};
+  const kit_graph g = {.node = node, .n_node = 4, .result = result, .n_result = 2};
+  uint32_t uses[4] = {0};
+  kit_graph_uses(&g, uses);
+  assert_int_equal(uses[0], 2);
+  assert_int_equal(uses[1], 0);
+  assert_int_equal(uses[2], 2);
+  assert_int_equal(uses[3], 1);
+}
+
 static void codes_are_multiplied_by_scales(void **state) {
   (void)state;
   const uint8_t all[2] = {1, 1};
@@ -463,6 +481,7 @@ int main(void) {
       cmocka_unit_test(equal_nodes_are_one),
       cmocka_unit_test(symbols_of_texts_stay_open),
       cmocka_unit_test(known_rows_are_constants),
+      cmocka_unit_test(uses_are_counted),
       cmocka_unit_test(codes_are_multiplied_by_scales),
       cmocka_unit_test(rows_are_padded_and_the_past_is_fed),
       cmocka_unit_test(rows_are_rounded_up),
