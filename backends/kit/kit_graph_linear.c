@@ -212,14 +212,11 @@ void lower_MOE(lower *l) {
   const int32_t act = (int32_t)kit_attr_i(l->n, ACCEL_PLUGIN_ATTR_ACT, ACCEL_PLUGIN_ACT_NONE);
   const double alpha = (double)kit_act_alpha(l->n, act),
                limit = kit_attr_f(l->n, ACCEL_PLUGIN_ATTR_LIMIT, 0.0);
-  int32_t number[1024];
   if (experts < 1 || experts > 1024) {
     lower_fail(l, "%lld experts", (long long)experts);
     return;
   }
-  for (int32_t i = 0; i < experts; i++) number[i] = i;
-  const int32_t all = lower_constant(l, ACCEL_PLUGIN_I32, 3, (const int64_t[]){experts, 1, 1},
-                                     number, (uint64_t)experts * 4, false);
+  const int32_t all = lower_counted(l, experts, 3, (const int64_t[]){experts, 1, 1});
   const int32_t here =
       lower_convert(l, lower_op2(l, KIT_GRAPH_EQUAL, RESHAPE(l, lower_in(l, 1), 1, -1, k), all),
                     ACCEL_PLUGIN_F32);

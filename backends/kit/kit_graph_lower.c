@@ -108,8 +108,7 @@ int32_t lower_packed(lower *l, int32_t x, int32_t space, int64_t cols) {
                      lower_feed(l, KIT_FEED_UNPAD, space, ACCEL_PLUGIN_I32, 1, one), 0);
 }
 
-/* int32 0, 1, 2 .. in a shape of n elements. */
-static int32_t counted(lower *l, int64_t n, uint8_t rank, const int64_t *dim) {
+int32_t lower_counted(lower *l, int64_t n, uint8_t rank, const int64_t *dim) {
   int32_t *number = malloc((size_t)(n + 1) * sizeof *number);
   if (!number) {
     if (!l->rc) l->rc = kit_no_memory(l->error, (uint64_t)n * sizeof *number);
@@ -126,7 +125,7 @@ int32_t lower_row(lower *l, int32_t space, const accel_plugin_tensor *t) {
   const int32_t index = space >= 0 ? space : KIT_FEED_DIM - t->dim[0];
   if (!lower_ragged(l, space)) {
     const int64_t n = l->dim[space >= 0 ? l->p->space[space].rows : t->dim[0]];
-    if (n != ACCEL_DIM_UNBOUND) return counted(l, n, 2, (const int64_t[]){1, n});
+    if (n != ACCEL_DIM_UNBOUND) return lower_counted(l, n, 2, (const int64_t[]){1, n});
   }
   return lower_feed(l, KIT_FEED_ROW, index, ACCEL_PLUGIN_I32, 2, (const int64_t[]){1, -1});
 }
@@ -135,7 +134,7 @@ int32_t lower_item(lower *l, int32_t space) {
   if (!l->r->run)
     return lower_feed(l, KIT_FEED_ITEM, space, ACCEL_PLUGIN_I32, 1, (const int64_t[]){-1});
   const int64_t n = l->r->run->rows[space].items;
-  return counted(l, n, 1, &n);
+  return lower_counted(l, n, 1, &n);
 }
 
 int32_t lower_valid(lower *l, int32_t space) {

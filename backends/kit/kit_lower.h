@@ -100,6 +100,8 @@ int32_t lower_reshape_dims(lower *l, int32_t x, const int32_t *dim, uint32_t n);
  * [items, longest]. */
 int32_t lower_padded(lower *l, int32_t x, int32_t space, int64_t cols);
 int32_t lower_packed(lower *l, int32_t x, int32_t space, int64_t cols);
+/* int32 0, 1, 2 .. in a shape of n elements, a constant. */
+int32_t lower_counted(lower *l, int64_t n, uint8_t rank, const int64_t *dim);
 /* int32 [1, longest] row numbers of a space, or, without one, of tensor t; and bool
  * [items, longest]: which rows are no padding; -1: all.  lower_item: int32 [items].  Numbers of as
  * many rows or items as are known are constants, so that a compiler computes masks and places of a

@@ -126,51 +126,43 @@ static void find_norms(ort_writer *w) {
 /* Qualcomm's compiler (of onnxruntime-qnn 2.7) makes one op of a layer norm and the sum before it,
  * also through reshapes.  Where an operand of the sum is repeated along the first of three dims, and
  * the second has 16, 24, 32 .. rows, that op adds it to the first item alone. */
-static void find_sums_before_norms(ort_writer *w) {
-  for (uint32_t k = 0; k < w->g->n_node; k++) {
-    if (w->g->node[k].op != KIT_GRAPH_LAYER_NORM) continue;
-    int32_t id = w->g->node[k].in[0];
-    while (w->g->node[id].op == KIT_GRAPH_RESHAPE) id = w->g->node[id].in[0];
-    w->apart[id] = w->g->node[id].op == KIT_GRAPH_ADD && (w->rank[id] < 0 || w->rank[id] > 2);
-  }
+static void part_from_sum(ort_writer *w, const kit_graph_node *norm) {
+  int32_t id = norm->in[0];
+  while (w->g->node[id].op == KIT_GRAPH_RESHAPE) id = w->g->node[id].in[0];
+  w->apart[id] = w->g->node[id].op == KIT_GRAPH_ADD && (w->rank[id] < 0 || w->rank[id] > 2);
 }
 
-/* The same compiler makes one op of a gather and its product with a number, also through reshapes;
- * of a batch that op gets the first item alone right. */
-static void find_scaled_gathers(ort_writer *w) {
-  for (uint32_t k = 0; k < w->g->n_node; k++) {
-    const kit_graph_node *n = &w->g->node[k];
-    int32_t id = n->op == KIT_GRAPH_MULTIPLY ? n->in[0] : -1;
-    if (id < 0 || ort_number(w, n->in[1]) == 0) continue;
-    while (w->g->node[id].op == KIT_GRAPH_RESHAPE) id = w->g->node[id].in[0];
-    w->apart[k] = w->g->node[id].op == KIT_GRAPH_GATHER;
-  }
+/* It makes one op of a gather and its product with a number, also through reshapes; of a batch that
+ * op gets the first item alone right. */
+static bool is_scaled_gather(const ort_writer *w, const kit_graph_node *n) {
+  int32_t id = n->in[0];
+  if (ort_number(w, n->in[1]) == 0) return false;
+  while (w->g->node[id].op == KIT_GRAPH_RESHAPE) id = w->g->node[id].in[0];
+  return w->g->node[id].op == KIT_GRAPH_GATHER;
 }
 
-/* The same compiler takes no rows of a table that are plain bytes. */
-static void find_gathered_codes(ort_writer *w) {
-  for (uint32_t k = 0; k < w->g->n_node; k++) {
-    if (w->g->node[k].op != KIT_GRAPH_GATHER) continue;
-    const kit_graph_node *table = &w->g->node[w->g->node[k].in[0]];
-    w->apart[k] = table->op == KIT_GRAPH_CONSTANT &&
-                  (table->dtype == ACCEL_PLUGIN_I8 || table->dtype == ACCEL_PLUGIN_U8);
-  }
+/* It takes no rows of a table that are plain bytes. */
+static bool is_gather_of_codes(const ort_writer *w, const kit_graph_node *n) {
+  const kit_graph_node *table = &w->g->node[n->in[0]];
+  return table->op == KIT_GRAPH_CONSTANT &&
+         (table->dtype == ACCEL_PLUGIN_I8 || table->dtype == ACCEL_PLUGIN_U8);
 }
 
-/* The same compiler takes no hyperbolic tangent of more than four dims. */
-static void find_high_tangents(ort_writer *w) {
-  for (uint32_t k = 0; k < w->g->n_node; k++)
-    if (w->g->node[k].op == KIT_GRAPH_TANH) w->apart[k] = w->rank[k] > 4;
+/* It drops a conversion of numbers to integers and back, and so what it cuts off. */
+static bool is_whole_number(const ort_writer *w, const kit_graph_node *n) {
+  const kit_graph_node *whole = &w->g->node[n->in[0]];
+  return n->dtype == ACCEL_PLUGIN_F32 && whole->op == KIT_GRAPH_CONVERT &&
+         whole->dtype == ACCEL_PLUGIN_I32 && w->g->node[whole->in[0]].dtype == ACCEL_PLUGIN_F32;
 }
 
-/* The same compiler drops a conversion of numbers to integers and back, and so what it cuts off. */
-static void find_whole_numbers(ort_writer *w) {
+static void find_apart(ort_writer *w) {
   for (uint32_t k = 0; k < w->g->n_node; k++) {
     const kit_graph_node *n = &w->g->node[k];
-    if (n->op != KIT_GRAPH_CONVERT || n->dtype != ACCEL_PLUGIN_F32) continue;
-    const kit_graph_node *whole = &w->g->node[n->in[0]];
-    w->apart[k] = whole->op == KIT_GRAPH_CONVERT && whole->dtype == ACCEL_PLUGIN_I32 &&
-                  w->g->node[whole->in[0]].dtype == ACCEL_PLUGIN_F32;
+    if (n->op == KIT_GRAPH_LAYER_NORM) part_from_sum(w, n);
+    if (n->op == KIT_GRAPH_MULTIPLY) w->apart[k] = is_scaled_gather(w, n);
+    if (n->op == KIT_GRAPH_GATHER) w->apart[k] = is_gather_of_codes(w, n);
+    if (n->op == KIT_GRAPH_CONVERT) w->apart[k] = is_whole_number(w, n);
+    if (n->op == KIT_GRAPH_TANH) w->apart[k] = w->rank[k] > 4; /* it takes no more dims */
   }
 }
 
@@ -186,9 +178,9 @@ static int64_t elements_of(const ort_writer *w, int32_t id,
   return -1;
 }
 
-/* Behind a count of an input's elements, as of a sound's samples, such numbers are quotients with a
- * remainder cut off.  Halves have them right for COUNT elements; from 714 on a fifth is rounded up to
- * the next number, from 897 on a half. */
+/* Behind a count of an input's elements, as of a sound's samples, whole numbers are quotients with a
+ * remainder cut off.  Halves have them right for COUNT elements; from 714 on a fifth is rounded up
+ * to the next number, from 897 on a half. */
 static void find_counts(ort_writer *w, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK]) {
   enum { COUNT = 512 };
   bool cut = false;
@@ -210,10 +202,8 @@ void ort_look(ort_writer *w, bool npu, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RAN
   for (uint32_t i = 0; i < w->g->n_node; i++) w->rank[i] = rank_of(w, &w->g->node[i]);
   kit_graph_uses(w->g, w->uses);
   find_norms(w);
-  if (npu) find_sums_before_norms(w);
-  if (npu) find_scaled_gathers(w);
-  if (npu) find_gathered_codes(w);
-  if (npu) find_high_tangents(w);
-  if (npu) find_whole_numbers(w);
-  if (npu) find_counts(w, dim);
+  if (npu) {
+    find_apart(w);
+    find_counts(w, dim);
+  }
 }

@@ -7,8 +7,8 @@
  * and the classes of sentence-transformers that are named at each function.
  *
  * For every task: texts[n] are UTF-8 and stay the caller's; n may be 0; each text is cut at
- * accel_processor.max_length tokens unless a function or its parameters say otherwise.  A result is freed with its
- * own _free function, and everything in it lives as long as it.  A call reports its progress to
+ * accel_processor.max_length tokens unless a function or its parameters say otherwise.  A result is
+ * freed with its own _free function, and everything in it lives as long as it.  A call reports its progress to
  * accel_params.progress.  ACCEL_ERROR_ARGUMENT: a text is NULL (the message has its number).
  * ACCEL_ERROR_UNSUPPORTED: the model's class has no head for the task, or there is no tokenizer.
  */
@@ -260,8 +260,8 @@ typedef struct accel_classify_params {
   /** A longer sound is ACCEL_ERROR_LIMIT; 0 (default): any length.  Not looked at for others. */
   double max_seconds;
   /** How a text longer than max_length is cut, as transformers names it: "longest_first" (NULL, the
-   *  default), "only_first", "only_second" (the part of a pair that is cut), or "do_not_truncate": such
-   *  a text is ACCEL_ERROR_LIMIT where the model has fewer positions.  Texts alone. */
+   *  default), "only_first", "only_second" (the part of a pair that is cut), or "do_not_truncate":
+   *  such a text is ACCEL_ERROR_LIMIT where the model has fewer positions.  Texts alone. */
   const char *truncation;
   /** Tokens at which a text is cut, at most what the model has positions for; 0 (default):
    *  accel_processor.max_length.  Texts alone. */
@@ -325,8 +325,8 @@ ACCEL_API accel_zero_shot_params accel_zero_shot_params_default(void);
  *
  * The model is one of natural language inference with a classification head: the score of a label
  * is how far its sentence follows from the text, by the class whose name begins with "entail" (the
- * last one where none does) against the first class (the last one where that is entailment).  A text
- * is cut so that it and the sentence fit.
+ * last one where none does) against the first class (the last one where that is entailment).  A
+ * text is cut so that it and the sentence fit.
  *
  * @param labels [n_labels], at least one.
  * @param params NULL: the defaults.

@@ -233,7 +233,8 @@ static int choose_labels(cli_run *run, accel_endpoint *endpoint, const accel_med
   return code;
 }
 
-int cli_need_labels(cli_run *run) {
+int cli_begin_labels(cli_run *run, void **state) {
+  (void)state;
   const char *labels = run->value[OPT_LABELS];
   return labels && strspn(labels, ",") != strlen(labels)
              ? 0
@@ -241,7 +242,7 @@ int cli_need_labels(cli_run *run) {
 }
 
 int cmd_zero_shot_image(cli_run *run) {
-  const int code = cli_need_labels(run);
+  const int code = cli_begin_labels(run, NULL);
   return code ? code : cli_on_operands(run, "zero-shot-image-classification", choose_labels);
 }
 
@@ -283,11 +284,6 @@ static void print_row_segments(cli_json *json, const void *found, uint32_t i) {
 static void release_segments(void *found) {
   accel_segmentations *segments = found;
   accel_segmentations_free(&segments);
-}
-
-int cli_begin_labels(cli_run *run, void **state) {
-  (void)state;
-  return cli_need_labels(run);
 }
 
 static accel_status call_labels(cli_run *run, void *state, accel_endpoint *endpoint,

@@ -54,9 +54,8 @@ extern const cli_task cli_task_embed, cli_task_classify, cli_task_classify_image
     cli_task_document_qa, cli_task_transcribe, cli_task_detect_objects, cli_task_segment,
     cli_task_zero_shot_image, cli_task_zero_shot;
 
-/* Whether --labels names any: 0, or the exit code of a line that says what is missing; and the same as
- * `begin` of a task. */
-int cli_need_labels(cli_run *run);
+/* `begin` of tasks with labels: 0 where --labels names any, else the exit code of a line that says
+ * what is missing.  state: not looked at, may be NULL. */
 int cli_begin_labels(cli_run *run, void **state);
 
 /* The files of field 0 as media; an error of the library's kind.  free() it. */

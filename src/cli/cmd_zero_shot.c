@@ -29,7 +29,7 @@ static int choose_labels(cli_run *run, accel_endpoint *endpoint, const cli_texts
 }
 
 int cmd_zero_shot(cli_run *run) {
-  const int code = cli_need_labels(run);
+  const int code = cli_begin_labels(run, NULL);
   return code ? code : cli_on_plain_texts(run, 1, "text-classification", choose_labels);
 }
 

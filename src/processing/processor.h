@@ -34,8 +34,8 @@ accel_status accel__task_check(const accel_endpoint *ep, const char *task);
  * ("text-classification"). */
 accel_status accel__processor_check(const accel_endpoint *ep, const char *task);
 
-/* How texts are encoded for a model: with special tokens, cut at max_length (0: the endpoint's own, and
- * never more than the model has positions) as `truncation` says in transformers' words (NULL:
+/* How texts are encoded for a model: with special tokens, cut at max_length (0: the endpoint's own,
+ * and never more than the model has positions) as `truncation` says in transformers' words (NULL:
  * longest_first).  ACCEL_ERROR_ARGUMENT: another word. */
 accel_status accel__choose_truncation(const accel_endpoint *ep, const char *truncation,
                                       uint32_t max_length, accel__encode_options *out);

@@ -1,9 +1,9 @@
 /* zero_shot.c - zero-shot classification as transformers' ZeroShotClassificationPipeline does it:
  * a model of natural language inference says of each text and each label, made a sentence, how far
  * the sentence follows from the text. */
-#include <ctype.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "tasks/zero_shot.h"
 #include "processing/processor.h"
@@ -30,12 +30,7 @@ static void find_classes(zero_shot_job *job) {
   const accel__model *model = job->ep->model;
   const uint32_t last = (uint32_t)model->num_labels - 1;
   uint32_t i = 0;
-  for (; i < last; i++) {
-    const char *name = model->labels[i];
-    uint32_t k = 0;
-    while (k < 6 && tolower((unsigned char)name[k]) == "entail"[k]) k++;
-    if (k == 6) break;
-  }
+  while (i < last && strncasecmp(model->labels[i], "entail", strlen("entail"))) i++;
   job->entailment = i;
   job->against = i ? 0 : last;
 }
@@ -51,9 +46,9 @@ static accel_status cut_texts(accel_endpoint *ep, const char *const *texts,
   how.truncation = ACCEL__TRUNCATE_ONLY_FIRST;
   how.max_length = most;
   for (uint32_t i = 0; i < n; i++) {
+    if (enc[i].n <= most) continue;
     size_t of_text = 0;
     for (size_t t = 0; t < enc[i].n; t++) of_text += enc[i].sequence_ids[t] == 0;
-    if (enc[i].n <= most) continue;
     if (enc[i].n - of_text < most)
       ACCEL_TRY(accel__encode(accel__processor_for(ep)->tokenizer, texts[i], strlen(texts[i]),
                               pairs[i], strlen(pairs[i]), &how, &enc[i]));

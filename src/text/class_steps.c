@@ -112,9 +112,12 @@ accel_status accel__put_class_steps(class_t *class, json_t *settings, const char
               .charsmap_n = n,
               .space = flag(settings, "add_prefix_space", class->prefix_space),
               .b = b};
-  put_sequence(&w, "normalizer", "normalizers", class->normalizers, 6);
-  put_sequence(&w, "pre_tokenizer", "pretokenizers", class->pre_tokenizers, 5);
-  put_sequence(&w, "decoder", "decoders", class->decoders, 4);
+#define PUT(part, members, steps) \
+  put_sequence(&w, part, members, class->steps, sizeof class->steps / sizeof *class->steps)
+  PUT("normalizer", "normalizers", normalizers);
+  PUT("pre_tokenizer", "pretokenizers", pre_tokenizers);
+  PUT("decoder", "decoders", decoders);
+#undef PUT
   return accel__buffer_status(b);
 }
 

@@ -15,12 +15,12 @@ enum { ACCEL__NAMED_TOKENS = 7 };
 extern const char *const accel__named_token_keys[ACCEL__NAMED_TOKENS];
 
 /* *out: one object like a tokenizer_config.json, to be freed.  config, map and model:
- * tokenizer_config.json, special_tokens_map.json and config.json of `directory`, root NULL when absent.  Unless
- * the former has an added_tokens_decoder, the members of the latter win and added_tokens.json
- * becomes an added_tokens_decoder.  tokenizer_class: that of tokenizer_config.json, of config.json,
- * or the class of config.json's model_type; absent when none of them says.  pieces: the vocabulary
- * is a SentencePiece model, with which special_tokens_map.json's additional_special_tokens go
- * unread. */
+ * tokenizer_config.json, special_tokens_map.json and config.json of `directory`, root NULL when
+ * absent.  Unless the first has an added_tokens_decoder, the members of the second win and
+ * added_tokens.json becomes an added_tokens_decoder.  tokenizer_class: that of
+ * tokenizer_config.json, of config.json, or the class of config.json's model_type; absent when none
+ * of them says.  pieces: the vocabulary is a SentencePiece model, with which
+ * special_tokens_map.json's additional_special_tokens go unread. */
 accel_status accel__tokenizer_settings(const char *directory, const accel__json_file *config,
                                        const accel__json_file *map, const accel__json_file *model,
                                        bool pieces, accel__json_file *out);

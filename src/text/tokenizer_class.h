@@ -45,8 +45,8 @@ const accel__tokenizer_class *accel__tokenizer_class_named(const char *name);
 /* The class that config.json's model_type has where no file names one; NULL: unknown. */
 const char *accel__tokenizer_class_of_type(const char *type);
 /* What AutoTokenizer takes for a tokenizer.json: settings are those of accel__tokenizer_settings,
- * model is the root of config.json (NULL: absent), byte_level whether tokenizer.json has a ByteLevel
- * pre-tokenizer or decoder.  NULL: tokenizer.json as it is. */
+ * model is the root of config.json (NULL: absent), byte_level whether tokenizer.json has a
+ * ByteLevel pre-tokenizer or decoder.  NULL: tokenizer.json as it is. */
 const accel__tokenizer_class *accel__auto_tokenizer_class(const accel__json *settings,
                                                           const accel__json *model,
                                                           bool byte_level);
@@ -56,7 +56,8 @@ accel_status accel__put_class_steps(const accel__tokenizer_class *class,
                                     const accel__json *settings, const char *charsmap, size_t n,
                                     accel__buffer *b);
 /* Appends all that a class makes: "added_tokens":... (listed: accel__put_added_tokens), those steps
- * and "model":{"type":..., its other fields, vocabulary and merges left out, the brace left open. */
+ * and "model":{"type":..., its other fields, vocabulary and merges left out, the brace left
+ * open. */
 accel_status accel__put_class(const accel__tokenizer_class *class, const accel__json *settings,
                               const accel__json *listed, const char *charsmap, size_t n,
                               accel__buffer *b);

@@ -11,9 +11,9 @@
  * line: `never GLOB reason` or `not-yet GLOB reason`, GLOB matching "case@precision".  A case that
  * supports answers NO for and that no line excuses fails; an excused one that would pass fails too,
  * so that the list stays true. A line `near reason`: one item alone need not give the bits that it
- * gives in a batch, only the numbers, within the case's bounds. A line `fp32-activations reason`: no
- * precision changes what is computed, only weights and states.  With --once a case runs at the
- * first precision alone of those at which it computes the same. A plugin that is not usable here is
+ * gives in a batch, only the numbers, within the case's bounds. A line
+ * `fp32-activations reason`: no precision changes what is computed, only weights and states; with
+ * --once a case runs at the first precision alone of those at which it computes the same. A plugin that is not usable here is
  * skipped with its reason (exit code 77).  Exit code 0: nothing failed.
  */
 #include <fnmatch.h>
@@ -134,17 +134,16 @@ static void judge(const settings *s, const char *what, conf_result r, score *tot
   }
 }
 
-/* Whether a case computes at precision `at` of `list` what it computed at one before: it has no
- * weights, and activations and states are the same there. */
+/* Whether a case computes at precision `at` of `list` what it computed at one before: no precision
+ * changes activations, and it has no weights, and states of the same type, if any. */
 static bool is_repeated(const settings *s, const conf_case *c, const char *const *list,
                         uint32_t at) {
   accel_plugin_precision wanted, before;
-  if (memchr(c->role, 'w', c->n_operand) || !conf_precision(list[at], &wanted)) return false;
+  if (!s->fp32_activations || memchr(c->role, 'w', c->n_operand) ||
+      !conf_precision(list[at], &wanted))
+    return false;
   for (uint32_t i = 0; i < at; i++)
-    if (conf_precision(list[i], &before) &&
-        (s->fp32_activations || wanted.compute == before.compute) &&
-        (!c->has_state || wanted.kv == before.kv))
-      return true;
+    if (conf_precision(list[i], &before) && (!c->has_state || wanted.kv == before.kv)) return true;
   return false;
 }
 
