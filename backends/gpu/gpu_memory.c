@@ -8,6 +8,7 @@
 #include "gpu/gpu_layer.h"
 
 static const uint64_t CHUNK = 32u << 20;
+static const uint64_t EMULATED_CHUNK = 1u << 20; /* the emulator fills it with NaN */
 
 typedef struct hole {
   struct hole *next; /* by offset; neighbours never touch */
@@ -46,6 +47,7 @@ void gpu_pool_close(gpu_pool *pool) {
 
 static int32_t chunk_new(gpu_pool *pool, uint64_t bytes, accel_plugin_error *error) {
   const uint64_t most = pool->limits->buffer;
+  const uint64_t usual = pool->limits->emulated ? EMULATED_CHUNK : CHUNK;
   if (bytes > most)
     return kit_fail(error, ACCEL_PLUGIN_E_DEVICE_MEMORY, -1,
                     "%llu bytes are needed in one piece, this device allocates at most %llu: use a "
@@ -58,7 +60,7 @@ static int32_t chunk_new(gpu_pool *pool, uint64_t bytes, accel_plugin_error *err
     free(h);
     return kit_no_memory(error, sizeof *c + sizeof *h);
   }
-  c->bytes = bytes > CHUNK || most < CHUNK ? bytes : CHUNK;
+  c->bytes = bytes > usual || most < usual ? bytes : usual;
   h->bytes = c->bytes;
   c->holes = h;
   const int32_t rc = gpu_plugin_api.alloc(pool->device, c->bytes, false, &c->buffer, NULL, error);
