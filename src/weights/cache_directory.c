@@ -84,71 +84,6 @@ uint64_t accel__cache_limit(const accel__cache *c) {
   return tenth < ACCEL__CACHE_BYTES ? tenth : ACCEL__CACHE_BYTES;
 }
 
-bool accel__cache_make_room(const accel__cache *c, const char *label, uint64_t bytes) {
-  struct statvfs disk;
-  char why[512];
-  uint64_t limit = accel__cache_limit(c);
-  if (bytes > limit)
-    return accel__cache_declined(c, label,
-                                 "it is larger than the cache may be (ACCEL_CACHE_LIMIT)");
-  if (accel__cache_prune(c, limit - bytes, NULL, NULL) != ACCEL_OK) {
-    snprintf(why, sizeof why, "%s", accel__message());
-    return accel__cache_declined(c, label, why);
-  }
-  if (!statvfs(c->directory, &disk) &&
-      (uint64_t)disk.f_bavail * disk.f_frsize < bytes + spare_bytes)
-    return accel__cache_declined(c, label, "the disk is nearly full");
-  return true;
-}
-
-/* The directory, or that of its parents which exists. */
-static bool existing(const char *directory, char *out, size_t size) {
-  if ((size_t)snprintf(out, size, "%s", directory) >= size) return false;
-  while (access(out, F_OK)) {
-    char *slash = strrchr(out, '/');
-    if (!slash) return (size_t)snprintf(out, size, ".") < size;
-    slash[slash == out] = 0;
-    if (slash == out) break;
-  }
-  return true;
-}
-
-/* Bytes that pruning could free. */
-static uint64_t held(const accel__cache *c) {
-  accel__arena arena = {0};
-  accel__cache_entry *entries;
-  uint32_t n;
-  uint64_t bytes = 0;
-  if (accel__cache_list(c, &arena, &entries, &n) != ACCEL_OK) n = 0;
-  for (uint32_t i = 0; i < n; i++) bytes += entries[i].bytes;
-  accel__arena_free(&arena);
-  accel__clear_error();
-  return bytes;
-}
-
-static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
-
-bool accel__cache_takes(const accel__cache *c, uint64_t bytes, char *why, size_t size) {
-  char place[4096];
-  struct statvfs disk;
-  if (!c->directory)
-    return (void)snprintf(why, size, "there is no cache directory: set ACCEL_CACHE_DIR"), false;
-  if (!existing(c->directory, place, sizeof place) || !accel__is_directory(place) ||
-      access(place, W_OK | X_OK) || statvfs(place, &disk) || disk.f_flag & ST_RDONLY)
-    return (void)snprintf(why, size, "%s cannot be written: give --cache-dir", c->directory), false;
-  const accel__cache there = {.directory = place, .limit = c->limit};
-  const uint64_t limit = accel__cache_limit(&there), room = (uint64_t)disk.f_bavail * disk.f_frsize;
-  if (bytes > limit) {
-    snprintf(why, size, "%.1f MiB are needed, and it may hold %.1f: raise --cache-limit",
-             mib(bytes), mib(limit));
-    return false;
-  }
-  if (room >= bytes + spare_bytes || room + held(c) >= bytes + spare_bytes) return true;
-  snprintf(why, size, "%.1f MiB are needed, and the disk of %s has %.1f left", mib(bytes),
-           c->directory, mib(room));
-  return false;
-}
-
 /* ---- listing and pruning ---- */
 
 static bool is_temporary(const char *name) { return accel__ends_with(name, ".packed.tmp"); }
@@ -182,8 +117,9 @@ static int by_use(const void *a, const void *b) {
   return x->used != y->used ? (x->used < y->used) - (x->used > y->used) : strcmp(x->file, y->file);
 }
 
-accel_status accel__cache_list(const accel__cache *c, accel__arena *arena,
-                               accel__cache_entry **entries, uint32_t *n) {
+/* headers: also what look_at finds, for which each file is opened. */
+static accel_status list_entries(const accel__cache *c, bool headers, accel__arena *arena,
+                                 accel__cache_entry **entries, uint32_t *n) {
   char **names;
   size_t found;
   *entries = NULL;
@@ -202,7 +138,7 @@ accel_status accel__cache_list(const accel__cache *c, accel__arena *arena,
     accel__cache_entry *e = &list[(*n)++];
     *e = (accel__cache_entry){
         .file = names[i], .bytes = (uint64_t)about.st_size, .used = about.st_mtim.tv_sec};
-    look_at(directory, names[i], arena, e);
+    if (headers) look_at(directory, names[i], arena, e);
   }
   if (directory >= 0) close(directory);
   if (*n) qsort(list, *n, sizeof *list, by_use);
@@ -210,12 +146,20 @@ accel_status accel__cache_list(const accel__cache *c, accel__arena *arena,
   return ACCEL_OK;
 }
 
+accel_status accel__cache_list(const accel__cache *c, accel__arena *arena,
+                               accel__cache_entry **entries, uint32_t *n) {
+  return list_entries(c, true, arena, entries, n);
+}
+
 /* Nobody may have written to it for so long. */
-static bool is_left_over(const accel__cache_entry *e) {
+static bool is_stale(const accel__cache_entry *e) {
   const int64_t age = time(NULL) - e->used;
-  return is_temporary(e->file) ? age >= STALE_SECONDS
-         : is_part(e->file)    ? age >= STALE_PART_SECONDS
-                               : !e->sound;
+  return (is_temporary(e->file) && age >= STALE_SECONDS) ||
+         (is_part(e->file) && age >= STALE_PART_SECONDS);
+}
+
+static bool is_left_over(const accel__cache_entry *e) {
+  return is_stale(e) || (!e->sound && !is_temporary(e->file) && !is_part(e->file));
 }
 
 /* A temporary file that somebody may be writing. */
@@ -258,4 +202,81 @@ accel_status accel__cache_prune(const accel__cache *c, uint64_t keep, uint32_t *
   if (n) *n = removed;
   if (bytes) *bytes = freed;
   return status;
+}
+
+/* ---- room ---- */
+
+/* Bytes of all files, whose headers are not read; *stale: some are to go. */
+static accel_status held(const accel__cache *c, uint64_t *bytes, bool *stale) {
+  accel__arena arena = {0};
+  accel__cache_entry *entries;
+  uint32_t n;
+  const accel_status status = list_entries(c, false, &arena, &entries, &n);
+  *bytes = 0;
+  *stale = false;
+  for (uint32_t i = 0; status == ACCEL_OK && i < n; i++) {
+    *bytes += entries[i].bytes;
+    *stale |= is_stale(&entries[i]);
+  }
+  accel__arena_free(&arena);
+  return status;
+}
+
+bool accel__cache_make_room(const accel__cache *c, const char *label, uint64_t bytes) {
+  struct statvfs disk;
+  char why[512];
+  uint64_t limit = accel__cache_limit(c), before;
+  bool stale;
+  if (bytes > limit)
+    return accel__cache_declined(c, label,
+                                 "it is larger than the cache may be (ACCEL_CACHE_LIMIT)");
+  accel_status status = held(c, &before, &stale);
+  if (status == ACCEL_OK && (stale || before > limit - bytes))
+    status = accel__cache_prune(c, limit - bytes, NULL, NULL);
+  if (status != ACCEL_OK) {
+    snprintf(why, sizeof why, "%s", accel__message());
+    return accel__cache_declined(c, label, why);
+  }
+  if (!statvfs(c->directory, &disk) &&
+      (uint64_t)disk.f_bavail * disk.f_frsize < bytes + spare_bytes)
+    return accel__cache_declined(c, label, "the disk is nearly full");
+  return true;
+}
+
+/* The directory, or that of its parents which exists. */
+static bool existing(const char *directory, char *out, size_t size) {
+  if ((size_t)snprintf(out, size, "%s", directory) >= size) return false;
+  while (access(out, F_OK)) {
+    char *slash = strrchr(out, '/');
+    if (!slash) return (size_t)snprintf(out, size, ".") < size;
+    slash[slash == out] = 0;
+    if (slash == out) break;
+  }
+  return true;
+}
+
+static double mib(uint64_t bytes) { return (double)bytes / (1 << 20); }
+
+bool accel__cache_takes(const accel__cache *c, uint64_t bytes, char *why, size_t size) {
+  char place[4096];
+  struct statvfs disk;
+  if (!c->directory)
+    return (void)snprintf(why, size, "there is no cache directory: set ACCEL_CACHE_DIR"), false;
+  if (!existing(c->directory, place, sizeof place) || !accel__is_directory(place) ||
+      access(place, W_OK | X_OK) || statvfs(place, &disk) || disk.f_flag & ST_RDONLY)
+    return (void)snprintf(why, size, "%s cannot be written: give --cache-dir", c->directory), false;
+  const accel__cache there = {.directory = place, .limit = c->limit};
+  const uint64_t limit = accel__cache_limit(&there), room = (uint64_t)disk.f_bavail * disk.f_frsize;
+  if (bytes > limit) {
+    snprintf(why, size, "%.1f MiB are needed, and it may hold %.1f: raise --cache-limit",
+             mib(bytes), mib(limit));
+    return false;
+  }
+  uint64_t freed; /* by pruning */
+  bool stale;
+  if (held(c, &freed, &stale) != ACCEL_OK) accel__clear_error();
+  if (room + freed >= bytes + spare_bytes) return true;
+  snprintf(why, size, "%.1f MiB are needed, and the disk of %s has %.1f left", mib(bytes),
+           c->directory, mib(room));
+  return false;
 }

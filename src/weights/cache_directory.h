@@ -28,7 +28,8 @@ void accel__cache_touch(int fd);
 void accel__cache_drop(const accel__cache *c, int directory, const char *name, const char *why);
 /* Says in the log that something is not kept, and in the thread's message; false. */
 bool accel__cache_declined(const accel__cache *c, const char *label, const char *why);
-/* Room for `bytes` under the limit and on the disk; older entries go for it.  false: declined. */
+/* Room for `bytes` under the limit and on the disk; where there is none, or something is left over,
+ * the cache is pruned.  false: declined. */
 bool accel__cache_make_room(const accel__cache *c, const char *label, uint64_t bytes);
 
 #endif
