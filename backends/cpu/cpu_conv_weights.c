@@ -133,7 +133,7 @@ static void take_steps(const accel_plugin_node *n, const accel_plugin_weight *w,
 static bool as_words(const accel_plugin_node *n, const accel_plugin_weight *w, const cpu_conv *c,
                      const cpu_kernels *k) {
   const cpu_linear_kernel *linear = &k->linear[CPU_LAYOUT_I8];
-  return k->winograd_i16 && !k->tile_registers && linear->x == CPU_ACT_U8B &&
+  return k->winograd_i16 && !k->tile_registers && linear->x != CPU_ACT_S8B &&
          cpu_conv_window(n, w->dim, w->rank) == 4 && c->rows % linear->cols == 0 &&
          w->dim[1] % CPU_WINOGRAD_WORDS == 0;
 }

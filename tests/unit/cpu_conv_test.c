@@ -328,10 +328,11 @@ static void check_words(const cpu_winograd_i16 *g, const float *w, double *error
   }
 }
 
-/* Codes: any; or 0 and 255 by the signs of B^T's rows, with weights of one sign, which drives words
+/* Codes: any up to `most`; or 0 and `most` by the signs of B^T's rows, with weights of one sign, which drives words
  * and sums to their ends.
  */
-static void fill_codes(uint8_t *x, const cpu_winograd_i16 *g, int64_t lines, int extreme) {
+static void fill_codes(uint8_t *x, const cpu_winograd_i16 *g, int64_t lines, int most,
+                       int extreme) {
   static const char signs[6][7] = {"+0-0+0", "0--++0", "0+--+0", "0--++0", "0+--+0", "0+0-0+"};
   const int at = extreme < 0 ? 0 : extreme;
   const char *down = signs[at % 6], *right = signs[at / 6 % 6];
@@ -339,13 +340,14 @@ static void fill_codes(uint8_t *x, const cpu_winograd_i16 *g, int64_t lines, int
     const int64_t line = i / g->k / g->line, pixel = i / g->k % g->line;
     const bool plus = (down[line % 4 + (line % 4 < 2 && line / 4 % 2 ? 4 : 0)] == '+') ==
                       (right[pixel % 4 + (pixel % 4 < 2 && pixel / 4 % 2 ? 4 : 0)] == '+');
-    x[i] = extreme < 0 ? (uint8_t)pick(0, 255) : plus ? 255 : 0;
+    x[i] = (uint8_t)(extreme < 0 ? pick(0, most) : plus ? most : 0);
   }
 }
 
 static void test_winograd_i16(void) {
   const cpu_linear_kernel *linear = &kernels.linear[CPU_LAYOUT_I8];
-  if (!kernels.winograd_i16 || linear->x != CPU_ACT_U8B) return;
+  const int most = linear->x == CPU_ACT_U7B ? 127 : 255;
+  if (!kernels.winograd_i16) return;
   for (int round = 0; round < 36; round++) {
     cpu_winograd_i16 g = {.rows = pick(1, 3),
                           .wide = pick(1, 9),
@@ -361,10 +363,10 @@ static void test_winograd_i16(void) {
     const int64_t panels = g.n / linear->cols, bytes = cpu_winograd_i16_panel(g.k, linear->cols);
     char *packed = (char *)guard(panels * bytes / 4);
     const bool extreme = round % 3 == 2;
-    fill_codes(x, &g, lines, extreme ? round / 3 * 7 : -1);
+    fill_codes(x, &g, lines, most, extreme ? round / 3 * 7 : -1);
     for (int64_t i = 0; i < g.lines * g.pixels * g.n; i++) codes[i] = (uint8_t)pick(0, 255);
     for (int64_t l = 0; l < lines * g.line; l++) {
-      zero[l] = l % g.line ? zero[l - 1] : (float)pick(0, 255);
+      zero[l] = l % g.line ? zero[l - 1] : (float)pick(0, most);
       scale[l] = l % g.line ? scale[l - 1] : extreme ? 1 : l % 5 == 4 ? 0 : 0.01f + fabsf(scale[l]);
     }
     for (int64_t i = 0; extreme && i < g.n * g.k * 9; i++) w[i] = i % 9 == 8 ? fabsf(w[i]) : 0;

@@ -24,7 +24,10 @@ V_INLINE void i_dot_times(vi *sum, vi x, vi w, vi times) {
   __asm__("vpaddd %1, %0, %0" : "+v"(*sum) : "v"(four));
 }
 /* Two products of words each. */
-V_INLINE void i_dot_words(vi *sum, vi x, vi w) { *sum = i_add(*sum, _mm512_madd_epi16(x, w)); }
+V_INLINE void i_dot_words(vi *sum, vi x, vi w) {
+  vi two = _mm512_madd_epi16(x, w);
+  __asm__("vpaddd %1, %0, %0" : "+v"(*sum) : "v"(two));
+}
 /* Both, of weights whose four products fit 16 bits. */
 V_INLINE void i_dot2(vi *sum, vi x, vi w, vi x2, vi w2) {
   vi pair = _mm512_add_epi16(_mm512_maddubs_epi16(x, w), _mm512_maddubs_epi16(x2, w2));

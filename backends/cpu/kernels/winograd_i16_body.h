@@ -11,6 +11,11 @@
 #include "kernels/kernels.h"
 #include "kernels/dot_body.h"
 
+/* Times the gain of codes of eight bits: what codes of fewer leave free. */
+#if !defined(WORDS_GAIN)
+#define WORDS_GAIN 1
+#endif
+
 enum {
   POINTS = 36,
   SIDE = 6,
@@ -33,7 +38,7 @@ typedef struct scaling {
 static float common_scale(const cpu_winograd_i16 *g, int64_t row, float *gain) {
   const float *scale = g->scale + row * WINDOW * g->line;
   float most = 0;
-  *gain = g->zero ? 1.25f : 1.875f;
+  *gain = WORDS_GAIN * (g->zero ? 1.25f : 1.875f);
   for (int l = 0; l < SIDE; l++) {
     if (!(scale[l * g->line] <= 3.4e38f)) return NAN;
     most = fmaxf(most, scale[l * g->line]);
