@@ -507,9 +507,9 @@ class Media(unittest.TestCase):
 
     def test_pipelines(self):
         tasks = {"classify": "image-classification", "detect-objects": "object-detection", "audio-classify": "audio-classification",
-                 "zero-shot-image": "zero-shot-image-classification"}
+                 "zero-shot-image": "zero-shot-image-classification", "zero-shot-audio": "zero-shot-audio-classification"}
         options = {"--threshold": "threshold", "--labels": "candidate_labels"}
-        for model in ("vit", "detr", "clip", "ast"):
+        for model in ("vit", "detr", "clip", "ast", "clap"):
             directory = os.path.join(FIXTURES, "media", model)
             with open(os.path.join(directory, "golden.json"), encoding="utf-8") as f:
                 golden = json.load(f)
