@@ -121,6 +121,20 @@ def zero_shot_audio():
     write(directory, "zero-shot-audio", cases)
 
 
+def features(name):
+    """tests/fixtures/features: what the pipeline image-feature-extraction makes of pictures; features.json has {"files", "want", "pooled"}."""
+    directory = FIXTURES / "features" / name
+    shutil.rmtree(directory, ignore_errors=True)
+    config = T.Dinov2Config(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, mlp_ratio=2, image_size=20, patch_size=5)
+    model = T.Dinov2Model(config)
+    randomise(model)
+    model.eval().save_pretrained(directory)
+    T.BitImageProcessor(size={"shortest_edge": 22}, crop_size={"height": 20, "width": 20}).save_pretrained(directory)
+    run, files = pipeline("image-feature-extraction", directory), PICTURES[:2]
+    golden = {"files": files, "want": [run(p) for p in paths(files)], "pooled": [run(p, pool=True) for p in paths(files)]}
+    (directory / "features.json").write_text(json.dumps(golden) + "\n")
+
+
 def word_tokenizer(**more):
     """Words and single letters, between <s> and </s>."""
     from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, processors
@@ -189,7 +203,7 @@ def at_once(name):
 
 
 def main():
-    more = {"table_transformer": tables, "rt_detr": at_once, "clap": lambda name: zero_shot_audio()}
+    more = {"table_transformer": tables, "rt_detr": at_once, "clap": lambda name: zero_shot_audio(), "dinov2": features}
     for name in sys.argv[1:]:  # these alone
         shutil.rmtree(ROOT / name, ignore_errors=True)
         more[name](name)
