@@ -99,6 +99,17 @@ ACCEL_API accel_status accel_zero_shot_image(accel_endpoint *endpoint, const acc
                                              uint32_t n_labels, const char *hypothesis,
                                              accel_classifications **out);
 
+/**
+ * The same of sounds: pipeline zero-shot-audio-classification (CLAP).
+ *
+ * @param hypothesis NULL: "This is a sound of {}."
+ * @param max_seconds a longer sound is ACCEL_ERROR_LIMIT; 0: any length.
+ */
+ACCEL_API accel_status accel_zero_shot_audio(accel_endpoint *endpoint, const accel_media *sounds,
+                                             uint32_t n, const char *const *labels,
+                                             uint32_t n_labels, const char *hypothesis,
+                                             double max_seconds, accel_classifications **out);
+
 /* ---- object detection ---------------------------------------------------------------------- */
 
 /** One object in a picture. */

@@ -75,6 +75,22 @@ accel_status accel_zero_shot_image(accel_endpoint *endpoint, const accel_media *
                                 hypothesis ? hypothesis : "This is a photo of {}.", out);
 }
 
+accel_status accel_zero_shot_audio(accel_endpoint *endpoint, const accel_media *sounds, uint32_t n,
+                                   const char *const *labels, uint32_t n_labels,
+                                   const char *hypothesis, double max_seconds,
+                                   accel_classifications **out) {
+  API_CALL(endpoint, out);
+  API_NEED(labels);
+  if (!n_labels) return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: no labels are given", __func__);
+  if (!(max_seconds >= 0))
+    return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: max_seconds is %g", __func__, max_seconds);
+  ACCEL_TRY(accel__check_texts(__func__, "labels", labels, n_labels));
+  ACCEL_TRY(accel__check_media(__func__, "sounds", sounds, n));
+  return accel__zero_shot_audio(endpoint, sounds, n, labels, n_labels,
+                                hypothesis ? hypothesis : "This is a sound of {}.", max_seconds,
+                                out);
+}
+
 accel_status accel_detect_objects(accel_endpoint *endpoint, const accel_media *images, uint32_t n,
                                   const accel_detect_params *params, accel_detections **out) {
   API_CALL(endpoint, out);

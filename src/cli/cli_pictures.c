@@ -1,4 +1,5 @@
-/* cli_pictures.c - accel detect-objects, segment, depth-estimation and zero-shot-image. */
+/* cli_pictures.c - accel detect-objects, segment, depth-estimation, zero-shot-image and
+ * zero-shot-audio. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -210,27 +211,42 @@ int cmd_depth_estimation(cli_run *run) {
 /* ---- labels of one's own ---- */
 
 static accel_status labels_for(const cli_run *run, accel_endpoint *endpoint,
-                               const accel_media *media, uint32_t n,
+                               const accel_media *media, uint32_t n, bool sounds,
                                accel_classifications **found) {
   uint32_t n_labels;
   char **labels;
   if (!cli_split(run->value[OPT_LABELS], &labels, &n_labels)) return ACCEL_ERROR_OUT_OF_MEMORY;
-  const accel_status status = accel_zero_shot_image(endpoint, media, n, (const char *const *)labels,
-                                                    n_labels, run->value[OPT_HYPOTHESIS], found);
+  const char *hypothesis = run->value[OPT_HYPOTHESIS];
+  const accel_status status =
+      sounds ? accel_zero_shot_audio(endpoint, media, n, (const char *const *)labels, n_labels,
+                                     hypothesis, 0, found)
+             : accel_zero_shot_image(endpoint, media, n, (const char *const *)labels, n_labels,
+                                     hypothesis, found);
   free(labels);
   return status;
 }
 
 static int choose_labels(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
-                         uint32_t n) {
+                         uint32_t n, bool sounds) {
   accel_classifications *found = NULL;
-  const accel_status status = labels_for(run, endpoint, media, n, &found);
+  const accel_status status = labels_for(run, endpoint, media, n, sounds, &found);
   int code = status == ACCEL_OK
                  ? cli_print_labels(run, endpoint, found, (const char *const *)run->args + 1,
-                                    "picture", "accel.zero-shot-image/1")
+                                    sounds ? "sound" : "picture",
+                                    sounds ? "accel.zero-shot-audio/1" : "accel.zero-shot-image/1")
                  : cli_fail(run, status);
   accel_classifications_free(&found);
   return code;
+}
+
+static int choose_for_pictures(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
+                               uint32_t n) {
+  return choose_labels(run, endpoint, media, n, false);
+}
+
+static int choose_for_sounds(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
+                             uint32_t n) {
+  return choose_labels(run, endpoint, media, n, true);
 }
 
 int cli_begin_labels(cli_run *run, void **state) {
@@ -243,7 +259,12 @@ int cli_begin_labels(cli_run *run, void **state) {
 
 int cmd_zero_shot_image(cli_run *run) {
   const int code = cli_begin_labels(run, NULL);
-  return code ? code : cli_on_operands(run, "zero-shot-image-classification", choose_labels);
+  return code ? code : cli_on_operands(run, "zero-shot-image-classification", choose_for_pictures);
+}
+
+int cmd_zero_shot_audio(cli_run *run) {
+  const int code = cli_begin_labels(run, NULL);
+  return code ? code : cli_on_operands(run, "zero-shot-audio-classification", choose_for_sounds);
 }
 
 /* ---- rows ---- */
@@ -286,14 +307,25 @@ static void release_segments(void *found) {
   accel_segmentations_free(&segments);
 }
 
+static accel_status call_choice(cli_run *run, accel_endpoint *endpoint, const cli_rows *rows,
+                                bool sounds, cli_found *found) {
+  accel_media *media = cli_row_media(rows);
+  if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
+  const accel_status status = labels_for(run, endpoint, media, rows->n, sounds, &found->labels);
+  free(media);
+  return status;
+}
+
 static accel_status call_labels(cli_run *run, void *state, accel_endpoint *endpoint,
                                 const cli_rows *rows, cli_found *found) {
   (void)state;
-  accel_media *media = cli_row_media(rows);
-  if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
-  const accel_status status = labels_for(run, endpoint, media, rows->n, &found->labels);
-  free(media);
-  return status;
+  return call_choice(run, endpoint, rows, false, found);
+}
+
+static accel_status call_sound_labels(cli_run *run, void *state, accel_endpoint *endpoint,
+                                      const cli_rows *rows, cli_found *found) {
+  (void)state;
+  return call_choice(run, endpoint, rows, true, found);
 }
 
 const cli_task cli_task_detect_objects = {.name = "detect-objects",
@@ -322,5 +354,15 @@ const cli_task cli_task_zero_shot_image = {.name = "zero-shot-image",
                                            .shard = 1024,
                                            .begin = cli_begin_labels,
                                            .call = call_labels,
+                                           .print = cli_json_labels,
+                                           .release = cli_free_labels};
+const cli_task cli_task_zero_shot_audio = {.name = "zero-shot-audio",
+                                           .command = "zero-shot-audio",
+                                           .model_task = "zero-shot-audio-classification",
+                                           .field = {"audio"},
+                                           .window = 16,
+                                           .shard = 256,
+                                           .begin = cli_begin_labels,
+                                           .call = call_sound_labels,
                                            .print = cli_json_labels,
                                            .release = cli_free_labels};

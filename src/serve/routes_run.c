@@ -36,6 +36,8 @@ static const run_task tasks[] = {
     {"translation", MODELS("translation", "text2text-generation"), run_translation, true},
     {"visual-question-answering", MODELS("visual-question-answering", "image-text-to-text"),
      run_visual_question, true},
+    {"zero-shot-audio-classification", MODELS("zero-shot-audio-classification"),
+     run_zero_shot_audio, false},
     {"zero-shot-classification", MODELS("text-classification"), run_zero_shot, false},
     {"zero-shot-image-classification", MODELS("zero-shot-image-classification"),
      run_zero_shot_image, false},

@@ -39,17 +39,23 @@ static cJSON *classify(run_job *j, bool sounds) {
 cJSON *run_image_classification(run_job *j) { return classify(j, false); }
 cJSON *run_audio_classification(run_job *j) { return classify(j, true); }
 
-cJSON *run_zero_shot_image(run_job *j) {
+static cJSON *choose_labels(run_job *j, bool sounds) {
   accel_classifications *found = NULL;
   uint32_t n;
-  job_media(j, SERVE_PICTURE);
+  job_media(j, sounds ? SERVE_SOUND : SERVE_PICTURE);
   const char *const *labels = job_labels(j, &n);
   const char *hypothesis = field_text(&j->f, "hypothesis_template", NULL);
   if (!job_ready(j)) return NULL;
   const accel_status status =
-      accel_zero_shot_image(j->model->endpoint, j->media, j->n, labels, n, hypothesis, &found);
+      sounds ? accel_zero_shot_audio(j->model->endpoint, j->media, j->n, labels, n, hypothesis,
+                                     SERVE_MAX_SECONDS, &found)
+             : accel_zero_shot_image(j->model->endpoint, j->media, j->n, labels, n, hypothesis,
+                                     &found);
   return labelled(j, status, &found);
 }
+
+cJSON *run_zero_shot_image(run_job *j) { return choose_labels(j, false); }
+cJSON *run_zero_shot_audio(run_job *j) { return choose_labels(j, true); }
 
 /* ---- objects and segments ---- */
 

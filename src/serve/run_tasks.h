@@ -59,8 +59,8 @@ run_task_fn run_text_classification, run_token_classification,
     run_question_answering, /* run_text.c */
     run_zero_shot, run_fill_mask, run_text_generation, run_translation, run_summarization,
     run_text2text;
-run_task_fn run_image_classification, run_audio_classification,
-    run_zero_shot_image,   /* run_media.c */
+run_task_fn run_image_classification, run_audio_classification, run_zero_shot_image,
+    run_zero_shot_audio,   /* run_media.c */
     run_document_question, /* run_documents.c */
     run_object_detection, run_image_segmentation, run_depth_estimation, run_image_to_text,
     run_visual_question, run_image_text_to_text, run_speech_recognition;

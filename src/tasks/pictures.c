@@ -6,10 +6,10 @@
 #include <string.h>
 
 #include "tasks/pictures.h"
-#include "tasks/zero_shot.h"
 #include "dispatch/pack.h"
 #include "generate/image_text.h"
 #include "processing/item_run.h"
+#include "processing/label_texts.h"
 #include "processing/processor.h"
 #include "processing/scores.h"
 #include "processing/result.h"
@@ -150,31 +150,6 @@ accel_status accel__classify_images(accel_endpoint *ep, const accel_media *image
 
 /* ---- zero-shot: labels as sentences ---- */
 
-/* input_ids [labels, longest], SigLIP's padded to 64 as it was trained on them; attention_mask
- * unless the tokenizer's settings keep it from the model. */
-static accel_status label_tensors(const accel_endpoint *ep, const accel__encoding *enc, uint32_t n,
-                                  bool siglip, accel_tensors **out) {
-  const accel__tokenizer_info *info =
-      accel__tokenizer_describe(accel__processor_for(ep)->tokenizer);
-  const int64_t pad = info->pad >= 0 ? info->pad : ep->model->pad_id >= 0 ? ep->model->pad_id : 0;
-  int64_t length = siglip ? 64 : 1;
-  for (uint32_t i = 0; i < n; i++)
-    if (!siglip && (int64_t)enc[i].n > length) length = enc[i].n;
-  const accel_tensor like[] = {{"input_ids", ACCEL_I64, 2, {n, length}, NULL},
-                               {"attention_mask", ACCEL_I64, 2, {n, length}, NULL}};
-  ACCEL_TRY(accel__tensors_new(like, info->no_mask ? 1 : 2, out));
-  int64_t *ids = (*out)->item[0].data, *mask = info->no_mask ? NULL : (*out)->item[1].data;
-  for (uint32_t i = 0; i < n; i++) {
-    const int64_t used = (int64_t)enc[i].n, first = info->pad_left ? length - used : 0;
-    for (int64_t k = 0; k < length; k++) {
-      const bool text = k >= first && k < first + used;
-      ids[i * length + k] = text ? enc[i].ids[k - first] : pad;
-      if (mask) mask[i * length + k] = text;
-    }
-  }
-  return ACCEL_OK;
-}
-
 accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *images, uint32_t n,
                                     const char *const *labels, uint32_t n_labels,
                                     const char *hypothesis, accel_classifications **out) {
@@ -186,28 +161,21 @@ accel_status accel__zero_shot_image(accel_endpoint *ep, const accel_media *image
                   .n_labels = n_labels,
                   .function = siglip ? ACCEL__SCORE_SIGMOID : ACCEL__SCORE_SOFTMAX};
   accel_tensors *texts = NULL;
-  accel__encoding *enc = calloc((size_t)n_labels + 1, sizeof *enc);
   accel_status status = ACCEL_OK;
-  if (!result || !enc) ACCEL_GOTO(accel__no_memory(n_labels * sizeof *enc));
+  if (!result) return ACCEL_ERROR_OUT_OF_MEMORY;
   if (!allocate_scores(&to, n, result)) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
-  const char **text = accel__arena_array(to.job.arena, n_labels, sizeof *text);
-  if (!text) ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
   ACCEL_GOTO(accel__processor_check(ep, "zero-shot-image-classification"));
   ACCEL_GOTO(accel__picture_begin(&to.job, "zero-shot-image-classification"));
-  for (uint32_t i = 0; i < n_labels; i++)
-    if (!(text[i] = accel__label_sentence(to.job.arena, hypothesis, labels[i])))
-      ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
-  accel__encode_options how = {.add_special_tokens = true,
-                               .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
-                               .max_length = siglip ? 64 : accel__processor_for(ep)->max_length};
-  ACCEL_GOTO(accel__encode_texts(ep, text, NULL, n_labels, &how, enc));
-  ACCEL_GOTO(label_tensors(ep, enc, n_labels, siglip, &texts));
+  const accel__encode_options how = {
+      .add_special_tokens = true,
+      .truncation = ACCEL__TRUNCATE_LONGEST_FIRST,
+      .max_length = siglip ? 64 : accel__processor_for(ep)->max_length};
+  ACCEL_GOTO(accel__label_tensors(ep, labels, n_labels, hypothesis, &how, siglip ? 64 : 0, &texts));
   to.job.texts = texts;
   ACCEL_GOTO(accel__pictures_run(&to.job, images, n, names, 1, take_scores, &to));
   *result = (accel_classifications){.n = n, .count = to.count, .score = to.score};
 done:
   accel__tensors_free(&texts);
-  accel__encodings_free(enc, n_labels);
   *out = accel__task_finish(result, status);
   return status;
 }

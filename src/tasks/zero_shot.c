@@ -6,6 +6,7 @@
 #include <strings.h>
 
 #include "tasks/zero_shot.h"
+#include "processing/label_texts.h"
 #include "processing/processor.h"
 #include "processing/result.h"
 #include "processing/scores.h"
@@ -16,13 +17,6 @@ typedef struct zero_shot_job {
   bool each;                    /* labels are scored by themselves */
   float *follows, *contradicts; /* [texts * labels] logits */
 } zero_shot_job;
-
-char *accel__label_sentence(accel__arena *arena, const char *hypothesis, const char *label) {
-  const char *hole = strstr(hypothesis, "{}");
-  return accel__arena_printf(arena, "%.*s%s%s",
-                             (int)(hole ? hole - hypothesis : (ptrdiff_t)strlen(hypothesis)),
-                             hypothesis, hole ? label : "", hole ? hole + 2 : "");
-}
 
 /* The first class whose name begins with "entail" in any letter case, else the last one; against it
  * stands the first class, or the last where the first is entailment. */

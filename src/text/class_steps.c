@@ -50,10 +50,11 @@ static void put_charsmap(writer *w) {
   accel__buffer_text(w->b, "\"}");
 }
 
-/* Accents and case, as ALBERT's and DeBERTa's settings ask. */
+/* Accents and case, as the settings of ALBERT, RemBERT and DeBERTa ask. */
 static void put_case(writer *w) {
-  const bool albert = strcmp(w->class->names, "AlbertTokenizer") == 0;
-  if (albert && !flag(w->settings, "keep_accents", false))
+  const bool albert = strcmp(w->class->names, "AlbertTokenizer") == 0,
+             rembert = strcmp(w->class->names, "RemBertTokenizer") == 0;
+  if ((albert || rembert) && !flag(w->settings, "keep_accents", rembert))
     put_step(w, "{\"type\":\"NFKD\"},{\"type\":\"StripAccents\"}");
   if (flag(w->settings, "do_lower_case", albert)) put_step(w, "{\"type\":\"Lowercase\"}");
 }
@@ -201,6 +202,14 @@ static accel_status push_prompt(accel__tokenizer *t, accel__template *to, json_t
                                                      : push(t, to, "<|notimestamps|>", 0);
 }
 
+/* Splinter's question_token and a full stop. */
+static accel_status push_question(accel__tokenizer *t, accel__template *to, json_t *settings,
+                                  int type) {
+  const char *question = accel__special_text(settings, NULL, "question_token", "[QUESTION]");
+  ACCEL_TRY(push(t, to, question, type));
+  return push(t, to, ".", type);
+}
+
 static accel_status set_template(accel__tokenizer *t, accel__template *to, const char *words,
                                  class_t *class, json_t *settings) {
   to->n = to->added = 0;
@@ -211,6 +220,8 @@ static accel_status set_template(accel__tokenizer *t, accel__template *to, const
       ACCEL_TRY(accel__template_push_text(t, to, letter == 'B', type));
     else if (letter == 'W')
       ACCEL_TRY(push_prompt(t, to, settings));
+    else if (letter == 'Q')
+      ACCEL_TRY(push_question(t, to, settings, type));
     else if (letter == 'L' && id_of(t, token_of(letter, class, settings)) < 0 && t->model.unk >= 0)
       ACCEL_TRY(accel__template_push_id(t, to, t->model.unk, type));
     else
@@ -235,6 +246,10 @@ accel_status accel__finish_class(accel__tokenizer *t, class_t *class, json_t *se
   if (*single == 'L' && strcmp(class->names, "NllbTokenizer") == 0 &&
       flag(settings, "legacy_behaviour", false))
     single = "A e L", pair = "A B e L";
+  json_t *side = accel__json_get(settings, "padding_side");
+  if (strcmp(class->names, "SplinterTokenizer") == 0 && cJSON_IsString(side) &&
+      strcmp(side->valuestring, "left") == 0)
+    pair = "c A s B:1 Q:0 s:1";
   ACCEL_TRY(set_templates(t, single, pair, class, settings));
   t->roberta = class->roberta;
   const bool trims = class->trims == 2 ? flag(settings, "trim_offsets", true) : class->trims;

@@ -665,6 +665,17 @@ static accel_status locate(accel__arena *arena, const char *given, char **path, 
     if (!*path || !*directory) return accel__no_memory(strlen(given));
     if (accel__file_exists(*path)) return ACCEL_OK;
   }
+  const char *characters = accel__path_join(arena, given, "vocab.json");
+  if (!characters) return accel__no_memory(strlen(given));
+  if (accel__file_exists(characters)) {
+    accel__fail(ACCEL_ERROR_UNSUPPORTED,
+                "%s: without merges.txt it is a vocabulary of characters (Wav2Vec2CTCTokenizer, "
+                "VitsTokenizer), which is not read as a tokenizer of texts",
+                characters);
+    return accel__remedy(ACCEL_ERROR_UNSUPPORTED,
+                         "use it where its model does: accel transcribe, accel text-to-speech; if "
+                         "it is a BPE vocabulary, put its merges.txt beside it");
+  }
   accel__fail(
       ACCEL_ERROR_NOT_FOUND,
       "%s: neither tokenizer.json, vocab.txt, merges.txt nor a SentencePiece model is there",

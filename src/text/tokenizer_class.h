@@ -32,7 +32,7 @@ typedef struct accel__tokenizer_class {
   bool legacy_prefix;     /* "legacy" prepends to every text between added tokens */
   const char *schemes[2]; /* prepend_scheme without and with add_prefix_space */
   /* Templates: A and B are the texts, b e c s the tokens bos, eos, cls, sep, L the source language,
-   * W Whisper's prompt, ":1" a type.  NULL: those of tokenizer.json. */
+   * W Whisper's prompt, Q Splinter's question mark, ":1" a type.  NULL: those of tokenizer.json. */
   const char *single, *pair;
   bool roberta;             /* RobertaProcessing: all types are 0 */
   int8_t trims, trim_space; /* offsets, and a space in front: 0 no, 1 yes, 2 as the settings say */

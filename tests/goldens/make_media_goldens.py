@@ -77,7 +77,9 @@ def detect(name, config, processor):
 
 def loud(model):
     """Labels and what they are padded with must show in the scores."""
-    model.logit_scale.fill_(2.5)
+    for name in ("logit_scale", "logit_scale_a"):  # CLAP's is that of sounds
+        if hasattr(model, name):
+            getattr(model, name).fill_(2.5)
     for name, p in model.text_model.named_parameters():
         if p.dim() > 1:
             p.mul_(10 if "embedding" in name else 3)
@@ -99,6 +101,38 @@ def zero_shot(name):
     cases = [{"args": ["--labels", ",".join(labels), *args], "files": PICTURES, "want": [run(p, candidate_labels=labels, **how) for p in paths(PICTURES)]}
              for args, how in (([], {}), (["--hypothesis", "photo: {}"], dict(hypothesis_template="photo: {}")))]
     write(directory, "zero-shot-image", cases)
+
+
+def zero_shot_audio():
+    tokenizer = word_tokenizer()
+    text = dict(vocab_size=len(tokenizer), hidden_size=20, intermediate_size=27, num_hidden_layers=2, num_attention_heads=4, max_position_embeddings=34, pad_token_id=tokenizer.pad_token_id)
+    heard = dict(window_size=4, num_mel_bins=16, spec_size=64, patch_size=4, patch_stride=[4, 4], hidden_size=12, depths=[2, 2], num_attention_heads=[2, 3], patch_embeds_hidden_size=6,
+                 aff_block_r=2)
+    extractor = T.ClapFeatureExtractor(feature_size=16, sampling_rate=16000, hop_length=320, max_length_s=2, fft_window_size=512, frequency_min=20, frequency_max=7000,
+                                       truncation="rand_trunc", padding="repeatpad")
+    directory = save("clap", T.ClapModel(T.ClapConfig(text_config=text, audio_config=heard, projection_dim=9)), extractor, tokenizer, adjust=loud)
+    run = pipeline("zero-shot-audio-classification", directory)
+    labels, want = ["a cat", "dog", "the wide sea", "tree"], []
+    for f in SOUNDS:
+        x, rate = soundfile.read(FIXTURES / f, dtype="float32")
+        assert rate == extractor.sampling_rate
+        want.append([run(x.copy(), candidate_labels=labels, **how) for how in ({}, dict(hypothesis_template="sound: {}"))])
+    cases = [{"args": ["--labels", ",".join(labels), *args], "files": SOUNDS, "want": [w[i] for w in want]} for i, args in enumerate(([], ["--hypothesis", "sound: {}"]))]
+    write(directory, "zero-shot-audio", cases)
+
+
+def features(name):
+    """tests/fixtures/features: what the pipeline image-feature-extraction makes of pictures; features.json has {"files", "want", "pooled"}."""
+    directory = FIXTURES / "features" / name
+    shutil.rmtree(directory, ignore_errors=True)
+    config = T.Dinov2Config(hidden_size=16, num_hidden_layers=2, num_attention_heads=2, mlp_ratio=2, image_size=20, patch_size=5)
+    model = T.Dinov2Model(config)
+    randomise(model)
+    model.eval().save_pretrained(directory)
+    T.BitImageProcessor(size={"shortest_edge": 22}, crop_size={"height": 20, "width": 20}).save_pretrained(directory)
+    run, files = pipeline("image-feature-extraction", directory), PICTURES[:2]
+    golden = {"files": files, "want": [run(p) for p in paths(files)], "pooled": [run(p, pool=True) for p in paths(files)]}
+    (directory / "features.json").write_text(json.dumps(golden) + "\n")
 
 
 def word_tokenizer(**more):
@@ -169,7 +203,7 @@ def at_once(name):
 
 
 def main():
-    more = {"table_transformer": tables, "rt_detr": at_once}
+    more = {"table_transformer": tables, "rt_detr": at_once, "clap": lambda name: zero_shot_audio(), "dinov2": features}
     for name in sys.argv[1:]:  # these alone
         shutil.rmtree(ROOT / name, ignore_errors=True)
         more[name](name)

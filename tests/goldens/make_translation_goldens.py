@@ -112,6 +112,8 @@ def t5():
     tokenizer = T.T5TokenizerFast(str(path / "spiece.spm"), extra_ids=2)
     os.remove(path / "spiece.spm")
     tokenizer.save_pretrained(path)
+    settings = path / "tokenizer_config.json"  # the class that takes tokenizer.json as it is, which transformers 4 made
+    settings.write_text(json.dumps({**json.loads(settings.read_text()), "tokenizer_class": "PreTrainedTokenizerFast"}, indent=2) + "\n")
     for name in ("spiece.model", "spiece.spm"):
         (path / name).unlink(missing_ok=True)
     tasks = {"summarization": dict(early_stopping=True, length_penalty=2.0, max_length=40, min_length=10, no_repeat_ngram_size=3, num_beams=4, prefix="summarize: "),

@@ -2,9 +2,10 @@
 """Compares libaccel with transformers on configs that are not in the tree: takes the tiny models of tests/fixtures/models, changes one to three
 fields of a config at random, lets transformers make and run such a model (random weights, fp32, eager), and `accel verify` compare.
 
-    python3 tests/goldens/random_configs.py --accel build/release/bin/accel [--rounds N] [--seed S] [--fields N] [--generate] [--keep DIR] [FIXTURE ...]
+    python3 tests/goldens/random_configs.py --accel build/release/bin/accel [--rounds N] [--seed S] [--fields N] [--generate] [--precision P] [--keep DIR] [FIXTURE ...]
 
 With --generate the classes that generate do so, greedily, over the keys and values or states that are kept between their steps.
+With --precision libaccel computes at that precision, and docs/verify.md's bounds for it hold against transformers' fp32.
 
 Changes that transformers itself does not take are left out.  Prints each golden that failed and each config that was refused, with the changes that
 led there, then the counts; a refusal is right where the message names a field that libaccel says it does not have, and is for a reader to judge.
@@ -162,11 +163,11 @@ def cases(wanted):
                     yield case
 
 
-def verify(accel, made):
+def verify(accel, made, precision="fp32"):
     """Runs the goldens; yields (directory, result), result None where the process died on it."""
     made = list(made)
     while made:
-        lines = "".join(f"{d}\t{d}/golden.safetensors\n" for d in made)
+        lines = "".join(f"{d}\t{d}/golden.safetensors\t-\t{precision}\n" for d in made)
         done = subprocess.run([accel, "verify", "--list", "-", "--json"], input=lines, capture_output=True, text=True)
         results = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         for directory, result in zip(made, results):
@@ -185,6 +186,7 @@ def main():
     parser.add_argument("--fields", type=int, default=3)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--generate", action="store_true")
+    parser.add_argument("--precision", default="fp32")
     parser.add_argument("--keep")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -213,13 +215,13 @@ def main():
                     count["left out"] += 1
                     if os.environ.get("SHOW_LEFT"):
                         print("left out:", fixture, changes, str(e)[:200])
-            for directory, result in verify(options.accel, notes):
+            for directory, result in verify(options.accel, notes, options.precision):
                 if result["pass"]:
                     count["passed"] += 1
                     continue
                 kind = "failed" if "outputs" in result and result["outputs"] else "refused"
                 count[kind] += 1
-                why = result.get("error") or [(o["name"], o["max_abs"], o["bound"], o.get("note")) for o in result["outputs"] if not o["pass"]]
+                why = result.get("error") or [(o["name"], o["max_abs"], o["cosine"], o["bound"], o.get("note")) for o in result["outputs"] if not o["pass"]]
                 print(f"{kind}: {notes[directory]}\n    {str(why)[:600]}", flush=True)
                 if options.keep:
                     shutil.copytree(directory, pathlib.Path(options.keep) / directory.name, dirs_exist_ok=True)

@@ -507,9 +507,9 @@ class Media(unittest.TestCase):
 
     def test_pipelines(self):
         tasks = {"classify": "image-classification", "detect-objects": "object-detection", "audio-classify": "audio-classification",
-                 "zero-shot-image": "zero-shot-image-classification"}
+                 "zero-shot-image": "zero-shot-image-classification", "zero-shot-audio": "zero-shot-audio-classification"}
         options = {"--threshold": "threshold", "--labels": "candidate_labels"}
-        for model in ("vit", "detr", "clip", "ast"):
+        for model in ("vit", "detr", "clip", "ast", "clap"):
             directory = os.path.join(FIXTURES, "media", model)
             with open(os.path.join(directory, "golden.json"), encoding="utf-8") as f:
                 golden = json.load(f)
@@ -520,6 +520,24 @@ class Media(unittest.TestCase):
             self.check(run(files), case["want"])
             with open(files[0], "rb") as f:
                 self.check([run(f.read())], case["want"][:1])
+
+    def test_features(self):
+        directory = os.path.join(FIXTURES, "features", "dinov2")
+        with open(os.path.join(directory, "features.json"), encoding="utf-8") as f:
+            golden = json.load(f)
+        files = [os.path.join(FIXTURES, f) for f in golden["files"]]
+        run = accel.pipeline("image-feature-extraction", directory, device="cpu")
+
+        def flat(values):
+            return [x for v in values for x in flat(v)] if isinstance(values, list) else [values]
+        for want, found in ((golden["want"], run(files)), (golden["pooled"], run(files, pool=True)), (golden["want"][:1], [run(files[0])])):
+            found = [f if isinstance(f, list) else f.tolist() for f in found]
+            self.assertEqual([(len(f), len(f[0])) for f in found], [(len(w), len(w[0])) for w in want])
+            for a, b in zip(flat(found), flat(want), strict=True):
+                self.assertAlmostEqual(a, b, delta=2e-5)
+        plain = accel.pipeline("image-feature-extraction", os.path.join(FIXTURES, "media", "vit"), device="cpu")
+        with self.assertRaisesRegex(ValueError, "no last_hidden_state"):
+            plain(files)
 
     def test_transcribe(self):
         directory = os.path.join(FIXTURES, "media", "wav2vec2")

@@ -229,6 +229,7 @@ class Pipelines(unittest.TestCase):
                                       (3, "image-classification", ("detect-objects", vit, path("image/pictures/rgb.png"))),
                                       (3, "no JPEG, PNG or WebP", ("classify", vit, "--image", path("audio/sounds/s16.wav"))),
                                       (2, "one kind", ("classify", vit, "text", "--image", path("image/pictures/rgb.png"))),
+                                      (2, "--labels", ("zero-shot-audio", os.path.join(MEDIA, "clap"), path("audio/sounds/s16.wav"))),
                                       (2, "--labels", ("zero-shot-image", os.path.join(MEDIA, "clip"), path("image/pictures/rgb.png"))),
                                       (2, "--image", ("preprocess", vit)),
                                       (2, "400 are needed", ("audio-classify", ast, path("audio/sounds/silence.wav"))),

@@ -33,7 +33,7 @@ PATHS = {name: os.path.join(FIXTURES, place) for name, place in {
     "embedder": "tasks/st_prompts", "bare": "tasks/features_bert", "classes": "tasks/classify_many", "ranker": "tasks/rerank_bert",
     "asked": "tasks/rerank_qwen3", "tokens": "tasks/tokens_wordpiece", "answers": "tasks/qa_wordpiece", "masks": "tasks/fill_wordpiece",
     "writer": "pipelines/text", "nli": "pipelines/nli", "t5": "pipelines/t5", "hearing": "speech/many", "words": "speech/words", "letters": "media/wav2vec2",
-    "sounds": "media/ast", "labels": "media/vit", "boxes": "media/detr", "free": "media/clip", "segments": "seeing/segformer", "depths": "seeing/depth_anything",
+    "sounds": "media/ast", "labels": "media/vit", "boxes": "media/detr", "free": "media/clip", "noises": "media/clap", "segments": "seeing/segformer", "depths": "seeing/depth_anything",
     "voice": "models/vits_speakers", "captions": "seeing/blip_caption", "questions": "seeing/blip_vqa", "regions": "seeing/florence2",
     "pages": "seeing/donut", "forms": "seeing/layoutlmv3_qa"}.items()}
 TEXTS = ["the quick brown fox", "a lazy dog sleeps", "numbers 1 2 3"]
@@ -483,6 +483,9 @@ class Tasks(Routes):
         self.assertEqual([tuple(c["timestamp"]) for c in got["chunks"]], [c["timestamp"] for c in self.model("hearing").transcribe([SHORT], "auto")[0]["chunks"]])
         heard = self.run_task("audio-classification", "sounds", [uri(SHORT, "audio/wav")], top_k=2)
         self.assertEqual([x["score"] for x in heard[0]], [x["score"] for x in self.model("sounds").classify_sounds([SHORT], top_k=2)[0]])
+        chosen = self.run_task("zero-shot-audio-classification", "noises", uri(SHORT, "audio/wav"), candidate_labels=["cat", "dog"], hypothesis_template="a {}")
+        self.assertEqual([(x["label"], x["score"]) for x in chosen],
+                         [(x["label"], x["score"]) for x in self.model("noises").zero_shot_audio([SHORT], ["cat", "dog"], "a {}")[0]])
 
     def test_what_is_refused(self):
         run = "/accel/run/image-classification"

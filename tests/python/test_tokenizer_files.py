@@ -52,6 +52,14 @@ class Files(unittest.TestCase):
                 done = tokenize(folder, "--decode", [ids for ids, _ in some])
                 self.assertEqual(json.loads(done.stdout)["texts"], [text for _, text in some])
 
+    def test_characters(self):
+        """Vocabularies of CTC and VITS: told from a directory without a tokenizer."""
+        for name in (("media", "wav2vec2"), ("models", "vits")):
+            done = tokenize(os.path.join(FIXTURES, "..", *name), "--input", ["abc"])
+            self.assertEqual((done.returncode, done.stdout), (3, ""))
+            self.assertIn("vocabulary of characters", done.stderr)
+            self.assertIn("accel transcribe, accel text-to-speech", done.stderr)
+
     def test_damage(self):
         with open(os.path.join(FIXTURES, "xlm_roberta", "sentencepiece.bpe.model"), "rb") as f:
             model = f.read()

@@ -328,9 +328,8 @@ static void check_words(const cpu_winograd_i16 *g, const float *w, double *error
   }
 }
 
-/* Codes: any up to `most`; or 0 and `most` by the signs of B^T's rows, with weights of one sign, which drives words
- * and sums to their ends.
- */
+/* Codes: any up to `most`; or 0 and `most` by the signs of B^T's rows, with weights of one sign,
+ * which drives words and sums to their ends. */
 static void fill_codes(uint8_t *x, const cpu_winograd_i16 *g, int64_t lines, int most,
                        int extreme) {
   static const char signs[6][7] = {"+0-0+0", "0--++0", "0+--+0", "0--++0", "0+--+0", "0+0-0+"};

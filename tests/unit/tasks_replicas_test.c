@@ -367,6 +367,13 @@ static void write_sound_labels(accel_endpoint *ep, FILE *f) {
   write_labels(f, found);
 }
 
+static void write_made_up_sounds(accel_endpoint *ep, FILE *f) {
+  static const char *const labels[] = {"a cat", "the old dog"};
+  accel_classifications *found;
+  assert_ok(accel_zero_shot_audio(ep, sounds(), ITEMS, labels, 2, NULL, 0, &found));
+  write_labels(f, found);
+}
+
 static void write_objects(accel_endpoint *ep, FILE *f) {
   accel_detect_params how = accel_detect_params_default();
   accel_detections *found;
@@ -454,11 +461,11 @@ static void items_are_shared(void **state) {
   static const struct {
     const char *model;
     void (*write)(accel_endpoint *ep, FILE *f);
-  } task[] = {{"media/vit", write_picture_labels},    {"media/clip", write_made_up_labels},
-              {"media/detr", write_objects},          {"media/rt_detr", write_objects},
-              {"seeing/segformer", write_segments},   {"seeing/depth_anything", write_depths},
-              {"media/ast", write_sound_labels},      {"media/wav2vec2", write_transcripts},
-              {"seeing/layoutlmv3_qa", write_answers}};
+  } task[] = {{"media/vit", write_picture_labels},   {"media/clip", write_made_up_labels},
+              {"media/detr", write_objects},         {"media/rt_detr", write_objects},
+              {"seeing/segformer", write_segments},  {"seeing/depth_anything", write_depths},
+              {"media/ast", write_sound_labels},     {"media/clap", write_made_up_sounds},
+              {"media/wav2vec2", write_transcripts}, {"seeing/layoutlmv3_qa", write_answers}};
   accel *ctx = test_context();
   for (size_t t = 0; t < sizeof task / sizeof *task; t++) {
     char path[256];

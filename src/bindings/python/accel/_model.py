@@ -510,6 +510,12 @@ class Model:
         check(lib.accel_zero_shot_image(self.handle, media, len(images), text_array(labels), len(labels), encode(hypothesis), C.byref(pointer)))
         return _labels(pointer)
 
+    def zero_shot_audio(self, sounds: Sequence[Media], labels: Sequence[str], hypothesis: Optional[str] = None) -> List[List[Dict[str, Any]]]:
+        """[{"label", "score"}, ...] over all labels for each sound, best first.  hypothesis: as in zero_shot_image."""
+        media, pointer = media_array(sounds), C.POINTER(T.accel_classifications)()
+        check(lib.accel_zero_shot_audio(self.handle, media, len(sounds), text_array(labels), len(labels), encode(hypothesis), 0.0, C.byref(pointer)))
+        return _labels(pointer)
+
     def detect_objects(self, images: Sequence[Media], threshold: float = 0.5) -> List[List[Dict[str, Any]]]:
         """[{"score", "label", "box": {"xmin", "ymin", "xmax", "ymax"}}, ...] for each picture; boxes in pixels."""
         how, media, pointer = lib.accel_detect_params_default(), media_array(images), C.POINTER(T.accel_detections)()

@@ -129,6 +129,7 @@ _TABLE = [  # name, result, arguments
     ("accel_preprocess", C.c_int, _handle, C.c_char_p, C.POINTER(T.accel_preprocess_params), _out(T.accel_tensors)),
     ("accel_classify_images", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, C.POINTER(T.accel_classify_params), _out(T.accel_classifications)),
     ("accel_classify_sounds", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, C.POINTER(T.accel_classify_params), _out(T.accel_classifications)),
+    ("accel_zero_shot_audio", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, _texts, C.c_uint32, C.c_char_p, C.c_double, _out(T.accel_classifications)),
     ("accel_zero_shot_image", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, _texts, C.c_uint32, C.c_char_p, _out(T.accel_classifications)),
     ("accel_transcribe_params_default", T.accel_transcribe_params),
     ("accel_transcribe", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, C.POINTER(T.accel_transcribe_params), _out(T.accel_transcripts)),

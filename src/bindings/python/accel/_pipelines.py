@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 from . import _types as T
 from ._context import Context
 from ._images import GeneratedImage
-from ._model import Model, Placement
+from ._model import Model, Placement, preprocess
 from ._pictures import split_messages
 from ._tensors import _np, make
 from ._truncation import tokenizer_options
@@ -218,6 +218,25 @@ class ImageClassificationPipeline(Pipeline):
         return found[0] if single else found
 
 
+class ImageFeatureExtractionPipeline(Pipeline):
+    """[1, tokens, dim] (of ResNet and ConvNeXt [1, channels, height, width]) for a picture, with `pool` the model's pooler_output, [1, dim]; a list of
+    them for several.  Each picture goes through the model by itself."""
+    task = "image-feature-extraction"
+
+    def __call__(self, inputs: Any, pool: Optional[bool] = None) -> Any:
+        files, single = _files(inputs)
+        output = "pooler_output" if (self.defaults.get("pool") if pool is None else pool) else "last_hidden_state"
+        if output not in self.model.output_names:
+            raise ValueError(f"the model has no {output}" + ("; its class has no pooler" if output == "pooler_output" else ': name its class without a head, architecture="ViTModel"'))
+        takes = self.model.input_names
+        found = []
+        for file in files:
+            tensors = preprocess(self.model.placement.model, images=[file], context=self.model.context)
+            made = self.model.run(outputs=[output], **{name: tensors[name] for name in tensors if name in takes})[output]
+            found.append(made if _np is not None else made.tolist())
+        return found[0] if single else found
+
+
 class AudioClassificationPipeline(ImageClassificationPipeline):
     """The same for sounds."""
     task = "audio-classification"
@@ -231,10 +250,16 @@ class ZeroShotImageClassificationPipeline(Pipeline):
         files, single = _files(inputs)
         labels = self.defaults.get("candidate_labels") if candidate_labels is None else candidate_labels
         if not labels:
-            raise ValueError("zero-shot-image-classification needs candidate_labels")
+            raise ValueError(f"{self.task} needs candidate_labels")
         labels = [part.strip() for part in labels.split(",")] if isinstance(labels, str) else list(labels)
-        found = self.model.zero_shot_image(files, labels, hypothesis_template or self.defaults.get("hypothesis_template"))
+        call = self.model.zero_shot_audio if self.task == "zero-shot-audio-classification" else self.model.zero_shot_image
+        found = call(files, labels, hypothesis_template or self.defaults.get("hypothesis_template"))
         return found[0] if single else found
+
+
+class ZeroShotAudioClassificationPipeline(ZeroShotImageClassificationPipeline):
+    """The same for sounds."""
+    task = "zero-shot-audio-classification"
 
 
 class ObjectDetectionPipeline(Pipeline):
@@ -487,7 +512,7 @@ def _picture(image: GeneratedImage) -> Any:
 _TASKS: Dict[str, Type[Pipeline]] = {kind.task: kind for kind in (
     FeatureExtractionPipeline, TextClassificationPipeline, ZeroShotClassificationPipeline, TokenClassificationPipeline, QuestionAnsweringPipeline, FillMaskPipeline,
     TextGenerationPipeline, Text2TextGenerationPipeline, SummarizationPipeline, TranslationPipeline, ImageClassificationPipeline,
-    AudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, DocumentQuestionAnsweringPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
+    ImageFeatureExtractionPipeline, AudioClassificationPipeline, ZeroShotAudioClassificationPipeline, ZeroShotImageClassificationPipeline, ObjectDetectionPipeline, ImageSegmentationPipeline, DepthEstimationPipeline, DocumentQuestionAnsweringPipeline, ImageToTextPipeline, VisualQuestionAnsweringPipeline, ImageTextToTextPipeline,
     TimeSeriesForecastingPipeline, TextToSpeechPipeline, TextToImagePipeline, UnconditionalImageGenerationPipeline, AutomaticSpeechRecognitionPipeline)}
 _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights", "seed", "architecture", "kv_cache", "precision_profile", "metric", "min_cosine", "candidates",
                   "prefix_cache_bytes", "adapters", "decoder", "safety_checker", "variant")
@@ -496,7 +521,7 @@ _MODEL_OPTIONS = ("batch_size", "max_length", "queue_capacity", "random_weights"
 def pipeline(task: str, model: Union[str, Model], device: str = "auto", precision: Optional[str] = None, context: Optional[Context] = None,
              **options: Any) -> Any:
     """A pipeline for `task` ("feature-extraction", "text-classification", "zero-shot-classification", "token-classification", "question-answering", "fill-mask", "text-generation",
-    "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "depth-estimation", "document-question-answering", "image-to-text",
+    "text2text-generation", "summarization", "translation" (or "translation_xx_to_yy"), "image-classification", "image-feature-extraction", "audio-classification", "zero-shot-audio-classification", "zero-shot-image-classification", "object-detection", "image-segmentation", "depth-estimation", "document-question-answering", "image-to-text",
     "visual-question-answering", "image-text-to-text", "text-to-image", "unconditional-image-generation", "automatic-speech-recognition", "time-series-forecasting", "text-to-speech", or the aliases "sentiment-analysis", "ner" and "text-to-audio").  `model` is a directory, an id, or a Model; nothing is downloaded.  `device` and
     `precision` name a demand ("auto" chooses).  Other options go to the model or become defaults of the calls."""
     kind = _TASKS.get(ALIASES.get(task, task))
