@@ -55,8 +55,8 @@ void ort_tensor(ort_writer *w, int32_t id, int type, const int64_t *dim, uint32_
                 const void *data, uint64_t bytes);
 
 /* Ranks of all nodes, into w->rank, uses, and norms with their scale; of a model for Qualcomm's NPU
- * also w->apart, and w->why where it would compute wrong numbers.  dim: ort_writing.dim. */
-void ort_look(ort_writer *w, bool npu, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK]);
+ * also w->apart. */
+void ort_look(ort_writer *w, bool npu);
 /* Writes node `id`, where ort_ops.def has no line for its op (ort_forms.c). */
 void ort_form(ort_writer *w, int32_t id);
 /* Writes a product of ort_writer.quantised with codes on both sides (ort_coded.c). */
