@@ -161,6 +161,7 @@ static void find_apart(ort_writer *w) {
     if (n->op == KIT_GRAPH_GATHER) w->apart[k] = is_gather_of_codes(w, n);
     if (n->op == KIT_GRAPH_CONVERT) w->apart[k] = is_whole_number(w, n);
     if (n->op == KIT_GRAPH_TANH) w->apart[k] = w->rank[k] > 4; /* it takes no more dims */
+    if (n->op == KIT_GRAPH_SIN || n->op == KIT_GRAPH_COS) w->apart[k] = true; /* few turns */
   }
 }
 

@@ -23,7 +23,7 @@ typedef struct ort_writer {
   int32_t *shift; /* [n_node] or -1 */
   bool *apart;    /* [n_node] an ADD or MULTIPLY that Qualcomm's compiler must not fuse, a CONVERT
                      that it drops, a GATHER of codes or a TANH of many dims, which it does not
-                     take */
+                     take, a SIN or COS, of which it has few turns */
   const struct ort_quantised *quantised; /* ort_writing.quantised */
   bool coded;                            /* its products are written with their codes */
   char why[160];                         /* not empty: an op that cannot be written */

@@ -92,6 +92,22 @@ static void test_high_tangent(void **state) {
     }
 }
 
+static void test_waves(void **state) {
+  static const int32_t of_wave[] = {0};
+  bool apart[NODES];
+  (void)state;
+  for (int npu = 0; npu < 2; npu++)
+    for (int cosine = 0; cosine < 2; cosine++) {
+      const kit_graph_node node[] = {{.op = KIT_GRAPH_INPUT, .dtype = ACCEL_PLUGIN_F32, .rank = 1},
+                                     {.op = (uint8_t)(cosine ? KIT_GRAPH_COS : KIT_GRAPH_SIN),
+                                      .dtype = ACCEL_PLUGIN_F32,
+                                      .n_in = 1,
+                                      .in = of_wave}};
+      look_at(node, 2, npu, apart);
+      assert_int_equal(apart[1], npu);
+    }
+}
+
 /* A number that becomes an integer and comes back is cut off; an input of integers is not. */
 static void test_whole_numbers(void **state) {
   enum { INTEGERS, COUNT, WHOLE, BACK, N };
@@ -114,6 +130,7 @@ static void test_whole_numbers(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_gathered_codes), cmocka_unit_test(test_scaled_gather),
-      cmocka_unit_test(test_high_tangent), cmocka_unit_test(test_whole_numbers)};
+      cmocka_unit_test(test_high_tangent), cmocka_unit_test(test_waves),
+      cmocka_unit_test(test_whole_numbers)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
