@@ -16,7 +16,7 @@ typedef struct nest {
   const cpu_kernels *kernels;
   int64_t kind, dim[ACCEL_PLUGIN_MAX_RANK], step[OPERANDS][ACCEL_PLUGIN_MAX_RANK], rows;
   int rank;
-  bool real_mask;
+  bool real_mask, whole; /* the mask is F32; operands and results are I32 */
   const float *x[OPERANDS];
   float *y;
   uint32_t tasks;
@@ -54,11 +54,38 @@ static void join_dims(nest *n) {
   n->rank = at;
 }
 
+/* The result wraps around, as two's complement does. */
+static void whole_row(int64_t kind, const int32_t *a, int64_t sa, const int32_t *b, int64_t sb,
+                      int32_t *y, int64_t cols) {
+#define ROW(expression)                         \
+  for (int64_t i = 0; i < cols; i++) {          \
+    const int32_t p = a[i * sa], q = b[i * sb]; \
+    y[i] = (int32_t)(expression);               \
+  }                                             \
+  break
+  switch (kind) {
+    case ACCEL_PLUGIN_BINARY_ADD:
+      ROW((uint32_t)p + (uint32_t)q);
+    case ACCEL_PLUGIN_BINARY_SUB:
+      ROW((uint32_t)p - (uint32_t)q);
+    case ACCEL_PLUGIN_BINARY_MUL:
+      ROW((uint32_t)p * (uint32_t)q);
+    case ACCEL_PLUGIN_BINARY_MIN:
+      ROW(p < q ? p : q);
+    case ACCEL_PLUGIN_BINARY_MAX:
+      ROW(p > q ? p : q);
+  }
+#undef ROW
+}
+
 /* `cols` elements of the result, those of operand k `step[k]` apart. */
 static void run_row(const nest *n, const float *const x[OPERANDS], const int64_t step[OPERANDS],
                     float *y, int64_t cols) {
   const int32_t a = (int32_t)step[0], b = (int32_t)step[1], c = (int32_t)step[2];
-  if (n->kind == ACCEL_PLUGIN_BINARY_WHERE)
+  if (n->whole)
+    whole_row(n->kind, (const int32_t *)(const void *)x[0], a, (const int32_t *)(const void *)x[1],
+              b, (int32_t *)(void *)y, cols);
+  else if (n->kind == ACCEL_PLUGIN_BINARY_WHERE)
     n->kernels->choose(n->real_mask, x[0], a, x[1], b, x[2], c, y, cols);
   else if (n->kind == ACCEL_PLUGIN_BINARY_POW)
     n->kernels->power(x[0], a, x[1], b, y, cols);
@@ -162,17 +189,24 @@ static void merge_dims(nest *n) {
   n->rank = 2;
 }
 
+/* Operands and results that a row of the kernels takes. */
+static bool takes_rows(const kit_launch *l, nest *n) {
+  const uint8_t a = l->in[0].dtype, b = l->in[1].dtype, y = l->out[0].dtype;
+  if (n->kind == ACCEL_PLUGIN_BINARY_WHERE) return kit_has(&l->in[2]);
+  n->whole = a == ACCEL_PLUGIN_I32 && b == a && y == a && n->kind != ACCEL_PLUGIN_BINARY_DIV &&
+             n->kind != ACCEL_PLUGIN_BINARY_POW;
+  return n->kind >= ACCEL_PLUGIN_BINARY_ADD && n->kind < ACCEL_PLUGIN_BINARY_WHERE &&
+         (n->whole || (a == ACCEL_PLUGIN_F32 && b == a && y == a));
+}
+
 int32_t cpu_launch_nest(const cpu_self *s, const kit_launch *l, accel_plugin_error *error) {
   const kit_tensor *out = &l->out[0];
   nest n = {.kernels = &s->kernels,
             .kind = kit_attr_i(l->node, ACCEL_PLUGIN_ATTR_KIND, 0),
             .rank = out->rank,
             .rows = 1};
-  bool where = n.kind == ACCEL_PLUGIN_BINARY_WHERE, real = out->dtype == ACCEL_PLUGIN_F32;
-  for (int k = 0; k < 2; k++) real &= l->in[k].dtype == ACCEL_PLUGIN_F32;
-  if (n.kind < ACCEL_PLUGIN_BINARY_ADD || n.kind > ACCEL_PLUGIN_BINARY_WHERE || (!where && !real) ||
-      (where && !kit_has(&l->in[2])))
-    return kit_scalar(ACCEL_PLUGIN_OP_BINARY)(l, error);
+  const bool where = n.kind == ACCEL_PLUGIN_BINARY_WHERE;
+  if (!takes_rows(l, &n)) return kit_scalar(ACCEL_PLUGIN_OP_BINARY)(l, error);
   if (!out->elements) return ACCEL_PLUGIN_OK;
   n.real_mask = l->in[0].dtype == ACCEL_PLUGIN_F32;
   n.y = kit_f32(out);

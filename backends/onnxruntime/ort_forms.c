@@ -224,6 +224,19 @@ static void put_tangent(ort_writer *w, int32_t id, const kit_graph_node *n) {
   finish(w, "Reshape", id, back, 2);
 }
 
+/* ort_writer.apart: sine or cosine of an angle within half a turn of 0.  Whole turns are taken off in
+ * three parts (Cody and Waite): the first two are so short that halves have their products with up
+ * to 227 turns exactly. */
+static void put_wave(ort_writer *w, int32_t id, const kit_graph_node *n) {
+  static const float part[] = {6.0f, 0.28125f, 0.0019353071795864769f}; /* 2 pi */
+  const float turn = 0.15915494309189534f, half = 0.5f;
+  int32_t x = n->in[0], turns = ort_op2(w, "Mul", x, ort_floats(w, &turn, 0));
+  turns = ort_op1(w, "Floor", ort_op2(w, "Add", turns, ort_floats(w, &half, 0)));
+  for (int i = 0; i < 3; i++)
+    x = ort_op2(w, "Sub", x, ort_op2(w, "Mul", turns, ort_floats(w, &part[i], 0)));
+  finish(w, n->op == KIT_GRAPH_SIN ? "Sin" : "Cos", id, &x, 1);
+}
+
 /* ort_writer.apart: rows of a table that is widened before; the CONVERT behind finds them fp32. */
 static void put_gather(ort_writer *w, int32_t id, const kit_graph_node *n) {
   const int32_t in[] = {cast(w, n->in[0], ACCEL_PLUGIN_F32), n->in[1]};
@@ -268,6 +281,8 @@ void ort_form(ort_writer *w, int32_t id) {
       [KIT_GRAPH_MULTIPLY] = put_scaled,
       [KIT_GRAPH_GATHER] = put_gather,
       [KIT_GRAPH_TANH] = put_tangent,
+      [KIT_GRAPH_SIN] = put_wave,
+      [KIT_GRAPH_COS] = put_wave,
       [KIT_GRAPH_SWISH] = put_swish,
       [KIT_GRAPH_CLAMP] = put_clamp,
       [KIT_GRAPH_NOT_EQUAL] = put_not_equal,

@@ -1,8 +1,6 @@
 /* ort_look.c - what a writer has to know of a graph before it begins: ranks, since ONNX wants whole
  * permutations, layer norms with scale and shift, which are one node there, and sums that an NPU's
  * compiler gets wrong. */
-#include <stdio.h>
-
 #include "onnxruntime/ort_write.h"
 
 float ort_number(const ort_writer *w, int32_t id) {
@@ -163,47 +161,13 @@ static void find_apart(ort_writer *w) {
     if (n->op == KIT_GRAPH_GATHER) w->apart[k] = is_gather_of_codes(w, n);
     if (n->op == KIT_GRAPH_CONVERT) w->apart[k] = is_whole_number(w, n);
     if (n->op == KIT_GRAPH_TANH) w->apart[k] = w->rank[k] > 4; /* it takes no more dims */
+    if (n->op == KIT_GRAPH_SIN || n->op == KIT_GRAPH_COS) w->apart[k] = true; /* few turns */
   }
 }
 
-/* Elements of an input that are known; -1: they are not. */
-static int64_t elements_of(const ort_writer *w, int32_t id,
-                           const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK]) {
-  int64_t n = 1;
-  for (uint32_t f = 0; dim && f < w->g->n_feed; f++) {
-    if (w->g->feed[f].node != id) continue;
-    for (uint32_t i = 1; i < w->g->node[id].rank; i++) n *= dim[f][i];
-    return n;
-  }
-  return -1;
-}
-
-/* Behind a count of an input's elements, as of a sound's samples, whole numbers are quotients with a
- * remainder cut off.  Halves have them right for COUNT elements; from 714 on a fifth is rounded up
- * to the next number, from 897 on a half. */
-static void find_counts(ort_writer *w, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK]) {
-  enum { COUNT = 512 };
-  bool cut = false;
-  for (uint32_t k = 0; k < w->g->n_node; k++)
-    cut |= w->apart[k] && w->g->node[k].op == KIT_GRAPH_CONVERT;
-  for (uint32_t k = 0; cut && k < w->g->n_node; k++) {
-    const kit_graph_node *n = &w->g->node[k];
-    if (n->op != KIT_GRAPH_REDUCE_SUM || n->dtype != ACCEL_PLUGIN_I32) continue;
-    const int64_t elements = elements_of(w, n->in[0], dim);
-    if (elements > COUNT)
-      snprintf(w->why, sizeof w->why,
-               "lengths of up to %lld are divided, which the NPU's halves have exact up to %d: use "
-               "onnxruntime:cpu or cpu",
-               (long long)elements, COUNT);
-  }
-}
-
-void ort_look(ort_writer *w, bool npu, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK]) {
+void ort_look(ort_writer *w, bool npu) {
   for (uint32_t i = 0; i < w->g->n_node; i++) w->rank[i] = rank_of(w, &w->g->node[i]);
   kit_graph_uses(w->g, w->uses);
   find_norms(w);
-  if (npu) {
-    find_apart(w);
-    find_counts(w, dim);
-  }
+  if (npu) find_apart(w);
 }

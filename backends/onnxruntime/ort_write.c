@@ -277,7 +277,7 @@ int32_t ort_write(const kit_graph *g, const char *name, const ort_writing *how, 
   w.shift = malloc(n * sizeof *w.shift);
   w.apart = calloc(n, sizeof *w.apart);
   if (w.rank && w.uses && w.normed && w.scale && w.shift && w.apart) {
-    ort_look(&w, how->npu, how->dim);
+    ort_look(&w, how->npu);
     put_model(&w, name, how->dim);
   } else {
     model->failed = true;

@@ -23,7 +23,7 @@ typedef struct ort_writer {
   int32_t *shift; /* [n_node] or -1 */
   bool *apart;    /* [n_node] an ADD or MULTIPLY that Qualcomm's compiler must not fuse, a CONVERT
                      that it drops, a GATHER of codes or a TANH of many dims, which it does not
-                     take */
+                     take, a SIN or COS, of which it has few turns */
   const struct ort_quantised *quantised; /* ort_writing.quantised */
   bool coded;                            /* its products are written with their codes */
   char why[160];                         /* not empty: an op that cannot be written */
@@ -55,8 +55,8 @@ void ort_tensor(ort_writer *w, int32_t id, int type, const int64_t *dim, uint32_
                 const void *data, uint64_t bytes);
 
 /* Ranks of all nodes, into w->rank, uses, and norms with their scale; of a model for Qualcomm's NPU
- * also w->apart, and w->why where it would compute wrong numbers.  dim: ort_writing.dim. */
-void ort_look(ort_writer *w, bool npu, const int64_t (*dim)[ACCEL_PLUGIN_MAX_RANK]);
+ * also w->apart. */
+void ort_look(ort_writer *w, bool npu);
 /* Writes node `id`, where ort_ops.def has no line for its op (ort_forms.c). */
 void ort_form(ort_writer *w, int32_t id);
 /* Writes a product of ort_writer.quantised with codes on both sides (ort_coded.c). */

@@ -218,6 +218,7 @@ int cmd_map(cli_run *run) {
   map_job job = {.run = run, .lock = -1};
   int code = read_job(run, &job);
   if (!code) code = open_input(&job);
+  if (!code) code = cli_context(run);
   if (!code) code = map_manifest_open(&job);
   if (!code) count_rows(&job);
   if (!code) code = run_shards(&job);

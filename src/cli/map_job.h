@@ -47,8 +47,8 @@ bool map_is_there(const char *path);
 
 /* ---- the manifest (map_manifest.c) ---- */
 
-/* Makes or checks the manifest: what the directory was begun with must be what is asked for now.  0
- * or an exit code. */
+/* Makes or checks the manifest: what the directory was begun with must be what is asked for now.
+ * Behind cli_context, as it looks for the model's files.  0 or an exit code. */
 int map_manifest_open(map_job *job);
 /* The same of the device and the precision, once the model is loaded. */
 int map_manifest_placed(map_job *job);

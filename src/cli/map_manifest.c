@@ -30,10 +30,12 @@ static void add_hash(cJSON *to, const char *name, uint64_t hash) {
   cJSON_AddStringToObject(to, name, text);
 }
 
-/* The names and sizes of a model's files, where it is a directory. */
-static uint64_t hash_of_files(const char *directory) {
+/* The names and sizes of the model's files; of none where it is not on this machine. */
+static uint64_t hash_of_files(const map_job *job) {
   struct dirent **list;
   uint64_t h = ACCEL_HASH_SEED;
+  char *directory = NULL;
+  if (accel_find_model(job->run->ctx, job->model, &directory) != ACCEL_OK) return h;
   const int n = scandir(directory, &list, NULL, alphasort);
   for (int i = 0; i < n; ++i) {
     char path[MAP_PATH];
@@ -46,6 +48,7 @@ static uint64_t hash_of_files(const char *directory) {
     free(list[i]);
   }
   if (n >= 0) free(list);
+  accel_string_free(&directory);
   return h;
 }
 
@@ -91,7 +94,7 @@ static cJSON *job_of(const map_job *job) {
   cJSON_AddStringToObject(what, "version", accel_version());
   cJSON_AddStringToObject(what, "task", job->task->name);
   cJSON_AddStringToObject(what, "model", job->model);
-  add_hash(what, "model_files", hash_of_files(job->model));
+  add_hash(what, "model_files", hash_of_files(job));
   cJSON_AddItemToObject(what, "inputs", inputs_of(job));
   cJSON *columns = cJSON_AddArrayToObject(what, "columns");
   for (int f = 0; f < CLI_TASK_FIELDS && job->input.column[f]; ++f)

@@ -206,8 +206,10 @@ static accel__tensor fuse(accel__build *b, const clap *m, accel__tensor pixels, 
   accel__tensor gate = accel__unary(p, ACCEL_PLUGIN_ACT_SIGMOID,
                                     plus(b, squeeze(b, m, both, "local_att", 0), global));
   accel__tensor joined =
-      plus(b, times(b, accel__affine(b, whole, 2.0, 0.0), gate),
-           times(b, accel__affine(b, local, 2.0, 0.0), accel__affine(b, gate, -1.0, 1.0)));
+      plus(b, times(b, whole, gate), times(b, local, accel__affine(b, gate, -1.0, 1.0)));
+  /* twice the sum, with the bits that the reference's sum of doubled parts has; a padded tensor that
+   * is doubled and multiplied comes out wrong of Qualcomm's compiler (onnxruntime-qnn 2.7) */
+  joined = accel__affine(b, joined, 2.0, 0.0);
   longer = accel__reshape(p, longer, 4, (accel__dim[]){b->B, first, first, first});
   accel__attr where = ACCEL_I(KIND, ACCEL_PLUGIN_BINARY_WHERE);
   return accel__node(p, ACCEL_PLUGIN_OP_BINARY, (accel__tensor[]){longer, joined, whole}, 3, &where,

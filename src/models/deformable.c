@@ -2,17 +2,25 @@
  * outside, align_corners=False. */
 #include "models/deformable.h"
 
-accel__tensor accel__first_numbers(accel__build *b, accel__dim rows, int32_t space) {
-  return accel__reduce_rows(b->p, ACCEL_PLUGIN_REDUCE_FIRST, accel__count(b, rows), -1, space);
-}
-
 static accel__tensor binary(accel__build *b, accel_plugin_binary kind, accel__tensor x,
                             accel__tensor y) {
   return accel__binary(b->p, kind, x, y);
 }
 
-/* Sizes of the maps as tensors [1,1,maps,1], and where each begins among the rows of an item. */
-static void number_sizes(accel__build *b, accel__deformable *c) {
+/* x, whole numbers without a sign, as int32: in place of F32, which has them up to 2^24, or as a half
+ * up to 2,048. */
+static accel__tensor whole(accel__build *b, accel__tensor x) {
+  return accel__cast(b, x, ACCEL_PLUGIN_I32);
+}
+
+accel__tensor accel__first_numbers(accel__build *b, accel__dim per_item) {
+  return binary(b, ACCEL_PLUGIN_BINARY_MUL, whole(b, accel__count(b, b->B)),
+                whole(b, accel__dim_number(b, per_item)));
+}
+
+/* Sizes of the maps as tensors [1,1,maps,1], and where each begins among the rows of an item, which
+ * is returned. */
+static accel__tensor number_sizes(accel__build *b, accel__deformable *c) {
   const accel__map_sizes *m = c->maps;
   const float zero = 0.0f;
   accel__dim one = accel__const_dim(b->p, 1), n = accel__const_dim(b->p, m->n);
@@ -31,7 +39,8 @@ static void number_sizes(accel__build *b, accel__deformable *c) {
     out[k] = m->n > 1 ? accel__concat(b, 0, (uint32_t)m->n, list[k]) : list[k][0];
     out[k] = accel__reshape(b->p, out[k], 4, (accel__dim[]){one, one, n, one});
   }
-  c->high = out[0], c->wide = out[1], c->start = out[2];
+  c->high = out[0], c->wide = out[1];
+  return out[2];
 }
 
 /* One axis of the points: the pixel in front of each and how far behind it the point is. */
@@ -112,28 +121,32 @@ static accel__tensor places(accel__build *b, const accel__deformable *c, accel__
   return binary(b, ACCEL_PLUGIN_BINARY_ADD, x, side(b, boxes, k, all));
 }
 
-/* Number of the first row of values of each query's item and each head: [B*queries, heads, 1, 1],
- * rows being [B*rows*heads, columns of a head]. */
-static accel__tensor first_rows(accel__build *b, const accel__deformable *c, accel__dim all) {
+/* Number of the first row of values of each query's item, head and map: int32 [B*queries, heads,
+ * maps, 1], rows being [B*rows*heads, columns of a head]. */
+static accel__tensor first_rows(accel__build *b, const accel__deformable *c, accel__tensor start) {
   accel__program *p = b->p;
-  accel__dim one = accel__const_dim(p, 1), heads = accel__const_dim(p, c->heads);
+  accel__dim one = accel__const_dim(p, 1), heads = accel__const_dim(p, c->heads),
+             all = accel__times(b, b->B, c->queries);
   accel__tensor item =
-      accel__first_numbers(b, accel__times(b, b->B, c->rows), c->map_space); /* [B] */
-  item = accel__reshape(p, accel__affine(b, item, (double)c->heads, 0.0), 2,
-                        (accel__dim[]){b->B, one});
+      accel__reshape(p, accel__first_numbers(b, c->rows), 2, (accel__dim[]){b->B, one});
   item = accel__broadcast(b, item, 2, (accel__dim[]){b->B, c->queries});
   item = accel__reshape(p, item, 4, (accel__dim[]){all, one, one, one});
-  accel__tensor head =
-      accel__reshape(p, accel__count(b, heads), 4, (accel__dim[]){one, heads, one, one});
-  return binary(b, ACCEL_PLUGIN_BINARY_ADD, item, head);
+  item = binary(b, ACCEL_PLUGIN_BINARY_ADD, item, whole(b, start));
+  accel__tensor head = whole(b, accel__count(b, heads));
+  head = accel__reshape(p, head, 4, (accel__dim[]){one, heads, one, one});
+  return binary(b, ACCEL_PLUGIN_BINARY_ADD, binary(b, ACCEL_PLUGIN_BINARY_MUL, item, c->rows_apart),
+                head);
 }
 
 void accel__deformable_begin(accel__build *b, accel__deformable *c) {
-  number_sizes(b, c);
-  c->first = first_rows(b, c, accel__times(b, b->B, c->queries));
+  const int32_t heads = (int32_t)c->heads;
+  const accel__tensor start = number_sizes(b, c);
+  c->rows_apart = accel__constant_i32(b->p, "heads", 1, (const int64_t[]){1}, &heads);
+  c->lines_apart = binary(b, ACCEL_PLUGIN_BINARY_MUL, whole(b, c->wide), c->rows_apart);
+  c->first = first_rows(b, c, start);
 }
 
-/* The four pixels around each point: numbers of their rows of values, in fp32, and their weights
+/* The four pixels around each point: numbers of their rows of values, int32, and their weights
  * times `share`; each [B*queries, heads, 1, maps*points]. */
 static void corners(accel__build *b, const accel__deformable *c, const axis *across,
                     const axis *down, accel__tensor share, const accel__dim dims[4],
@@ -146,11 +159,9 @@ static void corners(accel__build *b, const accel__deformable *c, const axis *acr
     tap(b, across, i, &x[i], &wx[i]);
     tap(b, down, i, &y[i], &wy[i]);
     wx[i] = binary(b, ACCEL_PLUGIN_BINARY_MUL, wx[i], share);
-    x[i] = accel__affine(b, x[i], (double)c->heads, 0.0);
-    y[i] = binary(b, ACCEL_PLUGIN_BINARY_ADD, binary(b, ACCEL_PLUGIN_BINARY_MUL, y[i], c->wide),
-                  c->start);
-    y[i] =
-        binary(b, ACCEL_PLUGIN_BINARY_ADD, accel__affine(b, y[i], (double)c->heads, 0.0), c->first);
+    x[i] = binary(b, ACCEL_PLUGIN_BINARY_MUL, whole(b, x[i]), c->rows_apart);
+    y[i] = binary(b, ACCEL_PLUGIN_BINARY_MUL, whole(b, y[i]), c->lines_apart);
+    y[i] = binary(b, ACCEL_PLUGIN_BINARY_ADD, y[i], c->first);
   }
   for (int k = 0; k < 4; k++) {
     row[k] = accel__reshape(b->p, binary(b, ACCEL_PLUGIN_BINARY_ADD, y[k >> 1], x[k & 1]), 4, dims);
@@ -183,9 +194,7 @@ accel__tensor accel__deformable_attend(accel__build *b, const accel__deformable 
       p, values, 2, (accel__dim[]){accel__times(b, accel__times(b, b->B, c->rows), heads), width});
   accel__dim four = accel__const_dim(p, 4 * each),
              many = accel__times(b, accel__times(b, all, heads), four);
-  /* whole numbers, without rounding up to 2^24 */
-  accel__tensor idx = accel__cast(b, accel__concat(b, 3, 4, row), ACCEL_PLUGIN_I32);
-  idx = accel__reshape(p, idx, 1, &many);
+  accel__tensor idx = accel__reshape(p, accel__concat(b, 3, 4, row), 1, &many);
   /* weights before the rows that they are for: a backend may sum rows up as it reads them */
   accel__tensor in[2] = {accel__concat(b, 3, 4, weight)};
   in[1] =

@@ -20,7 +20,7 @@ typedef struct rt_detr {
   accel__activation enc_act, conv_act, dec_act;
   accel__map_sizes sizes;
   accel__dim rows; /* pixels of all maps of an item */
-  int32_t map_space, query_space;
+  int32_t query_space;
 } rt_detr;
 
 static const accel__rename spelling[] = {{"out_proj", "o_proj"},
@@ -338,7 +338,6 @@ static accel__tensor sources(accel__build *b, rt_detr *m, const accel__tensor *m
   accel__tensor x = m->levels > 1 ? accel__concat(b, 1, (uint32_t)m->levels, part) : part[0];
   m->rows = x < 0 ? -1 : accel__tensor_dim(b->p, x, 1);
   x = accel__items_to_rows(b, x, "maps");
-  m->map_space = b->space;
   return x;
 }
 
@@ -435,11 +434,9 @@ static chosen choose(accel__build *b, rt_detr *m, accel__tensor memory) {
   accel__tensor score = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &classes, 1, best, 2, NULL, 1);
   accel__attr top[] = {ACCEL_I(K, m->queries), ACCEL_I(SORTED, 1)};
   accel__node(p, ACCEL_PLUGIN_OP_TOPK, &score, 1, top, 2, found, 2);
-  accel__tensor first = accel__first_numbers(b, accel__times(b, b->B, m->rows), m->map_space);
+  accel__tensor first = accel__first_numbers(b, m->rows);
   first = accel__reshape(p, first, 2, (accel__dim[]){b->B, one});
-  accel__tensor row = plus(b, accel__cast(b, found[1], ACCEL_PLUGIN_F32), first);
-  row = accel__cast(b, accel__affine(b, row, 1.0, 0.5), ACCEL_PLUGIN_I32);
-  row = accel__reshape(p, row, 1, &all);
+  accel__tensor row = accel__reshape(p, plus(b, found[1], first), 1, &all);
   chosen c = {taken(b, m, x, row), taken(b, m, at, row)};
   accel__add_output(b, "enc_topk_logits", items(b, m, taken(b, m, classes, row)), 0);
   accel__add_output(b, "enc_topk_bboxes",
@@ -505,7 +502,6 @@ static accel__tensor decoder(accel__build *b, const rt_detr *m, const chosen *be
                            .points = m->points,
                            .queries = accel__const_dim(b->p, m->queries),
                            .rows = m->rows,
-                           .map_space = m->map_space,
                            .reach = m->reach,
                            .maps = &m->sizes};
   accel__deformable_begin(b, &how);

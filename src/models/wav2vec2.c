@@ -28,10 +28,10 @@ typedef struct wave {
   accel__wavlm_bias bias; /* WAVLM */
   accel__activation act, conv_act;
   accel__dim frames;
+  int64_t sees, apart;      /* samples that a frame is made of, from one frame to the next */
+  accel__tensor samples;    /* int32 [B,1]: how many samples of each sound are real */
   accel__tensor mask, real; /* frames: int32 [B*frames]; F32 [B,frames] */
-  /* F32 [B,1]: how many frames are real by the lengths' formula, 0 or less of sounds too short */
-  accel__tensor counted;
-  accel__tensor features; /* normalised, rows */
+  accel__tensor features;   /* normalised, rows */
   accel__tensor states[ACCEL__MAX_LAYERS + 1];
 } wave;
 
@@ -158,15 +158,16 @@ static accel_status read_config(accel__build *b, wave *m) {
 /* input_values [B,L] -> [B,frames,C] */
 static accel__tensor features(accel__build *b, wave *m) {
   accel__program *p = b->p;
-  int64_t least = 1;
+  m->sees = m->apart = 1;
   for (int64_t i = m->n_conv - 1; i >= 0; i--) {
-    least = (least - 1) * m->step[i] + m->kernel[i];
-    if (least > INT32_MAX)
-      return accel__program_fail(
-          p, ACCEL_ERROR_UNSUPPORTED,
-          "fields 'conv_kernel' and 'conv_stride': one frame takes more than 2^31 samples");
+    m->sees = (m->sees - 1) * m->step[i] + m->kernel[i];
+    m->apart *= m->step[i];
+    if (m->sees > INT32_MAX || m->apart > INT32_MAX)
+      return accel__program_fail(p, ACCEL_ERROR_UNSUPPORTED,
+                                 "fields 'conv_kernel' and 'conv_stride': one frame takes more "
+                                 "than 2^31 samples, or is as far from the next");
   }
-  accel__dim L = accel__symbol(p, "L", least, 0, least > 80000 ? least : 80000),
+  accel__dim L = accel__symbol(p, "L", m->sees, 0, m->sees > 80000 ? m->sees : 80000),
              one = accel__const_dim(p, 1);
   b->B = accel__symbol(p, "B", 1, 0, 1);
   accel__tensor x = accel__add_item(b, "input_values", ACCEL_PLUGIN_F32, 2, (accel__dim[]){b->B, L},
@@ -199,33 +200,54 @@ static accel__tensor features(accel__build *b, wave *m) {
   return x;
 }
 
-/* Frames that come from real samples: 1 for the first f(length) of each item.  A sound too short
- * for a frame counts them from the end, as the reference's negative index does. */
-static void real_frames(accel__build *b, wave *m) {
-  enum { ABOVE = 64 }; /* keeps numbers positive, which the cast cuts as floor does */
+static accel__tensor whole(accel__build *b, int64_t value) {
+  const int32_t v = (int32_t)value;
+  return accel__constant_i32(b->p, "whole number", 1, (const int64_t[]){1}, &v);
+}
+
+static accel__tensor zero_to_one(accel__build *b, accel__tensor x) {
+  x = accel__binary(b->p, ACCEL_PLUGIN_BINARY_MAX, x, whole(b, 0));
+  return accel__binary(b->p, ACCEL_PLUGIN_BINARY_MIN, x, whole(b, 1));
+}
+
+/* 1 for the first f(n) - lost of `frames` frames of each sound, else 0: int32 [B,frames].  n is the
+ * sound's number of samples, f the reference's lengths' formula.  A number of frames below `least`
+ * counts from the end, as the reference's negative index does.
+ *
+ * f takes n to floor((n - kernel) / stride) + 1 for one convolution after the other.  Of one,
+ * floor((n - k) / s) + 1 >= m where n >= (m - 1) s + k, for all whole numbers n and m.  In place of
+ * this m the next convolution's own bound, (m - 1) s' + k', and so on, gives the bound of all: f(n)
+ * >= m where n >= sees + (m - 1) apart, `apart` being the product of the strides and `sees` the
+ * bound of m = 1.  So a frame t < f(n) - lost has n >= sees + (lost + t) apart, one comparison of
+ * whole numbers, which int32 has exactly where halves have no quotients. */
+static accel__tensor first_frames(accel__build *b, const wave *m, accel__dim frames, int64_t lost,
+                                  int64_t least) {
   accel__program *p = b->p;
+  const int64_t first = m->sees + lost * m->apart;
+  if (first > INT32_MAX)
+    return accel__program_fail(p, ACCEL_ERROR_UNSUPPORTED,
+                               "fields 'conv_stride' and 'tdnn_kernel': one vector takes more than "
+                               "2^31 samples");
+  accel__tensor t = accel__cast(b, accel__count(b, frames), ACCEL_PLUGIN_I32),
+                all = accel__cast(b, accel__dim_number(b, frames), ACCEL_PLUGIN_I32),
+                apart = whole(b, m->apart);
+  t = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, t, apart);
+  t = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, t, whole(b, first - 1));
+  all = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, all, apart);
+  accel__tensor few = accel__binary(p, ACCEL_PLUGIN_BINARY_SUB,
+                                    whole(b, first + (least - 1) * m->apart), m->samples);
+  few = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, zero_to_one(b, few), all);
+  accel__tensor n = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, m->samples, few);
+  return zero_to_one(b, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, n, t));
+}
+
+/* Frames that come from real samples. */
+static void real_frames(accel__build *b, wave *m) {
   accel__attr sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 1), ACCEL_I(KEEP, 1)};
-  /* [B,1] */
-  accel__tensor n = accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &m->mask, 1, sum, 3, NULL, 1);
-  n = accel__cast(b, n, ACCEL_PLUGIN_F32);
-  /* floor((n - kernel) / stride) + 1; the half keeps exact quotients exact */
-  for (int64_t i = 0; i < m->n_conv; i++) {
-    n = accel__affine(b, n, 1.0, (double)((ABOVE + 1) * m->step[i] - m->kernel[i]) + 0.5);
-    n = accel__clamp(b, accel__affine(b, n, 1.0 / (double)m->step[i], 0.0), 0.0, 1e9);
-    n = accel__cast(b, accel__cast(b, n, ACCEL_PLUGIN_I32), ACCEL_PLUGIN_F32);
-    n = accel__affine(b, n, 1.0, -(double)ABOVE);
-  }
-  m->counted = n;
-  accel__tensor t = accel__count(b, m->frames);
-  /* [1]: how many frames there are */
-  accel__tensor all = accel__affine(b, accel__reduce_last(b, t), 1.0, 1.0);
-  all = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL,
-                      accel__clamp(b, accel__affine(b, n, -1.0, 1.0), 0.0, 1.0), all);
-  n = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, n, all);
-  /* [B,frames] */
-  m->real = accel__clamp(b, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, n, t), 0.0, 1.0);
-  m->mask = accel__reshape(p, accel__cast(b, m->real, ACCEL_PLUGIN_I32), 1,
-                           (accel__dim[]){accel__times(b, b->B, m->frames)});
+  m->samples = accel__node(b->p, ACCEL_PLUGIN_OP_REDUCE, &m->mask, 1, sum, 3, NULL, 1);
+  accel__tensor real = first_frames(b, m, m->frames, 0, 1);
+  m->real = accel__cast(b, real, ACCEL_PLUGIN_F32);
+  m->mask = accel__reshape(b->p, real, 1, (accel__dim[]){accel__times(b, b->B, m->frames)});
 }
 
 /* x + act(conv(x)) over the frames of each item; the convolution's weight is normalised, or a batch
@@ -387,14 +409,11 @@ static accel__tensor statistics(accel__build *b, wave *m, accel__tensor x) {
   for (int64_t i = 0; i < m->n_tdnn; i++) lost += m->tdnn_kernel[i] - 1;
   accel__dim frames = accel__tensor_dim(p, x, 1), c = accel__tensor_dim(p, x, 2),
              one = accel__const_dim(p, 1);
-  accel__tensor n = accel__affine(b, m->counted, 1.0, (double)-lost), t = accel__count(b, frames);
-  accel__tensor all = accel__affine(b, accel__reduce_last(b, t), 1.0, 1.0);
-  all = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL,
-                      accel__clamp(b, accel__affine(b, n, -1.0, 0.0), 0.0, 1.0), all);
-  n = accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, n, all); /* below zero it counts from the end */
-  accel__tensor real = accel__clamp(b, accel__binary(p, ACCEL_PLUGIN_BINARY_SUB, n, t), 0.0, 1.0);
+  accel__tensor real =
+      accel__cast(b, first_frames(b, m, frames, lost, 0), ACCEL_PLUGIN_F32); /* [B,frames] */
   accel__attr sum[] = {ACCEL_I(KIND, ACCEL_PLUGIN_REDUCE_SUM), ACCEL_I(AXIS, 1), ACCEL_I(KEEP, 1)};
-  n = accel__reshape(p, accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &real, 1, sum, 3, NULL, 1), 3,
+  accel__tensor n =
+      accel__reshape(p, accel__node(p, ACCEL_PLUGIN_OP_REDUCE, &real, 1, sum, 3, NULL, 1), 3,
                      (accel__dim[]){b->B, one, one});
   real = accel__reshape(p, real, 3, (accel__dim[]){b->B, frames, one});
   accel__tensor y = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, x, real);

@@ -318,6 +318,20 @@ static void image_ops(maker *m) {
   }
 }
 
+/* Beyond 2^24, where fp32 has no longer all of them; products and sums wrap around. */
+static void whole_numbers(maker *m) {
+  for (int kind = ACCEL_PLUGIN_BINARY_ADD; kind <= ACCEL_PLUGIN_BINARY_MAX; kind++) {
+    start(m, "BINARY", "whole");
+    integers(m, 0, INT32_MIN + 1, INT32_MAX, -1, DIMS(7, 5, 9));
+    integers(m, 1, -40000000, 40000000, -1, DIMS(5, 1));
+    set(m, ACCEL_I(KIND, kind));
+    start(m, "BINARY", "whole_row");
+    integers(m, 0, -40000000, 40000000, -1, DIMS(3, 70));
+    integers(m, 1, -9, 40000000, -1, DIMS(70));
+    set(m, ACCEL_I(KIND, kind));
+  }
+}
+
 const char *conf_random(uint64_t seed, conf_cases *out) {
   maker m = {.cases = out, .state = seed, .first = out->n};
   static const int64_t shape[][3] = {{37, 384, 1536}, {5, 768, 768}, {1, 768, 3072},
@@ -347,5 +361,6 @@ const char *conf_random(uint64_t seed, conf_cases *out) {
     attention_with(&m, i, heads[i % 4][0], heads[i % 4][1], heads[i % 4][2]);
   session_rows(&m, 6, 1, 64, -1);
   session_rows(&m, 4, 4, 80, 100);
+  whole_numbers(&m);
   return NULL;
 }

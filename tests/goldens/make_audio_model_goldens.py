@@ -35,6 +35,7 @@ def ast_fixtures():
 
 WAVE = dict(hidden_size=24, num_hidden_layers=2, num_attention_heads=3, intermediate_size=37, conv_dim=[10, 8, 6], conv_kernel=[7, 3, 2], conv_stride=[4, 2, 2],
             num_conv_pos_embeddings=6, num_conv_pos_embedding_groups=3, vocab_size=13, num_labels=5, classifier_proj_size=9)
+SPOKEN = {**WAVE, "conv_dim": [6] * 7, "conv_kernel": [10, 3, 3, 3, 3, 2, 2], "conv_stride": [5, 2, 2, 2, 2, 2, 2]}
 
 
 def waves(name, batch, length, lengths=None):
@@ -76,6 +77,11 @@ def wave_fixtures():
     yield "wav2vec2_mms", dict(config=T.Wav2Vec2Config(**mms), cases=[case("Wav2Vec2ForCTC", "masked", masked)])
     other = {**WAVE, "feat_proj_layer_norm": False, "conv_pos_batch_norm": True}
     yield "hubert_batch_norm", dict(config=T.HubertConfig(**other), cases=[case("HubertModel", "masked", masked)])
+    # the kernels and strides that checkpoints have; 2319 is one sample less than seven frames take, and rounds to them as a half
+    spoken = waves("l", 2, 3280, (3280, 2319))
+    yield "wav2vec2_long", dict(config=T.Wav2Vec2Config(**SPOKEN), cases=[case("Wav2Vec2ForCTC", "masked", spoken)])
+    speaks = {**speaks, **SPOKEN}
+    yield "wav2vec2_long_speaker", dict(config=T.Wav2Vec2Config(**speaks), cases=[case("Wav2Vec2ForXVector", "masked", spoken)])
 
 
 def wavlm_fixtures():

@@ -231,6 +231,9 @@ def rt_detr_fixtures():
     two = config("RTDetrV2Config", decoder_offset_scale=0.7, layer_norm_eps=1e-4, batch_norm_eps=1e-4)
     yield "rt_detr_v2", dict(config=two, adjust=even_points, hub=False, dtype=torch.bfloat16,
                              cases=[case("RTDetrV2ForObjectDetection", "batch", clear_pixels("RTDetrV2ForObjectDetection", two, 1, 3, 96, 64), skip=plain + far)])
+    # 189 pixels with 16 heads: rows of values have numbers beyond 2048, where halves have every second one
+    many = config("RTDetrConfig", d_model=32, decoder_attention_heads=16, hidden_expansion=0.5)
+    yield "rt_detr_heads", dict(config=many, dtype=torch.float16, cases=[case("RTDetrForObjectDetection", "square", clear_pixels("RTDetrForObjectDetection", many, 1, 3, 96, 96), skip=plain + far)])
 
 
 def yolos(**more):

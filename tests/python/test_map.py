@@ -299,7 +299,7 @@ class Jobs(MapCase):
 
     def start(self, *arguments, **options):
         command = [ACCEL, "map", "--task", "embed", "--model", EMBEDDER, "--device", "cpu", "--quiet", "--threads", "1", "--shard-rows", "40", *arguments]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=ENVIRONMENT, **options)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **{"env": ENVIRONMENT, **options})
 
     def finish(self, *arguments, **options):
         process = self.start(*arguments, **options)
@@ -350,6 +350,16 @@ class Jobs(MapCase):
         self.assertEqual((before.st_ino, before.st_mtime_ns), (after.st_ino, after.st_mtime_ns))
         done = run("map", "--task", "embed", "--model", EMBEDDER, "--device", "cpu", "--threads", "1", "--shard-rows", "40", "--output", out, rows)
         self.assertRegex(done.stderr, "400 were there")
+
+    def test_another_model_of_the_same_name(self):
+        rows, out, cache = self.rows(80), self.path("out"), self.path("cache")
+        copy = os.path.join(cache, "models", "org", "name")
+        shutil.copytree(EMBEDDER, copy)
+        environment = dict(ENVIRONMENT, ACCEL_CACHE_DIR=cache)
+        self.assertEqual(self.finish("--output", out, "--model", "org/name", rows, env=environment), (0, ""))
+        with open(copy + "/config.json", "a", encoding="utf-8") as f:
+            f.write(" ")
+        self.assertRegex(self.finish("--output", out, "--model", "org/name", rows, env=environment)[1], "another model_files")
 
     def test_other_jobs_are_refused(self):
         rows, out = self.rows(80), self.path("out")
