@@ -96,8 +96,8 @@ static void delta_ask_rows(const float *x, int64_t ld, int64_t first, int64_t en
     for (int64_t i = 0; i < cols; i += 16) v_prefetch(x + row * ld + i);
 }
 
-/* Rows first .. first + c->rows of the call.  Those of v come before the blocks read them. */
-static void delta_prepare(const cpu_delta *g, int64_t first, int64_t cols, chunk *c) {
+/* Rows first .. first + c->rows of the call. */
+static void delta_prepare(const cpu_delta *g, int64_t first, chunk *c) {
   float keep[C] = {0}, decay[C], all = 1.0f;
   for (int64_t t = 0; t < c->rows; t++) {
     const int64_t next = first + t + 4;
@@ -105,7 +105,6 @@ static void delta_prepare(const cpu_delta *g, int64_t first, int64_t cols, chunk
       delta_ask_rows(g->k, g->ldk, next, next + 1, g->dk);
       delta_ask_rows(g->q, g->ldq, next, next + 1, g->dk);
     }
-    for (int64_t i = 0; i < cols; i += 16) v_prefetch_far(g->v + (first + t) * g->ldv + i);
     delta_take(g->k + (first + t) * g->ldk, g->dk, g->eps, 1.0f, c->kq + 2 * t * c->ld);
     delta_take(g->q + (first + t) * g->ldq, g->dk, g->eps, g->scale, c->kq + (2 * t + 1) * c->ld);
     keep[t] = g->g[(first + t) * g->ldg];
@@ -355,7 +354,7 @@ void CPU_NAME(delta, head)(const cpu_delta *g, int64_t cols, float *workspace) {
   for (int64_t first = 0; first < g->rows; first += c.rows) {
     c.rows = g->rows - first < C ? g->rows - first : C;
     const bool begins = first == 0, ends = first + c.rows == g->rows;
-    delta_prepare(g, first, cols, &c);
+    delta_prepare(g, first, &c);
     if (g->rows == 1) {
       if (cols % V == 0)
         delta_single(1, g, &c, cols, held, held + (cols + V - 1) / V * V);
