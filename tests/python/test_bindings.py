@@ -22,8 +22,7 @@ FIXTURES = os.path.join(ROOT, "tests", "fixtures")
 PIPELINES = os.path.join(FIXTURES, "pipelines")
 HEADERS = os.path.join(ROOT, "include", "accel")
 
-if __name__ == "__main__":
-    run_under_sanitizer(LIBRARY)
+run_under_sanitizer(LIBRARY)  # also a test that imports this one
 os.environ["ACCEL_LIBRARY"] = LIBRARY
 sys.dont_write_bytecode = True
 sys.path.insert(0, PACKAGE)

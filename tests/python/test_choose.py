@@ -7,11 +7,8 @@ import unittest
 
 from test_cli import model, run, write_safetensors
 from verifying import BENT, VerifyCase
-import test_bindings  # finds the library and the package
-from sanitized import run_under_sanitizer
+import test_bindings  # finds the library and the package, starts Python again under a sanitizer
 
-if __name__ == "__main__":
-    run_under_sanitizer(test_bindings.LIBRARY)
 import accel  # noqa: E402
 
 BENCH = ("--device", "cpu", "--threads", "1", "--seq", "8", "--iters", "3", "--warmup", "1", "--quiet")

@@ -5,12 +5,9 @@ import sqlite3
 import unittest
 
 from test_cli import FIXTURES, Case, model, run
-import test_bindings  # finds the library and the package
-from sanitized import run_under_sanitizer
+import test_bindings  # finds the library and the package, starts Python again under a sanitizer
 from accel import _native, _types
 
-if __name__ == "__main__":
-    run_under_sanitizer(test_bindings.LIBRARY)
 MEASURED = [("base", 12, ()), ("classify", 20, ()), ("mask", 9, ()), ("base", 40, ()), ("text", 12, ("--task", "generate", "--new", "3"))]
 
 
