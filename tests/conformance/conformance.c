@@ -13,8 +13,8 @@
  * so that the list stays true. A line `near reason`: one item alone need not give the bits that it
  * gives in a batch, only the numbers, within the case's bounds. A line
  * `fp32-activations reason`: no precision changes what is computed, only weights and states; with
- * --once a case runs at the first precision alone of those at which it computes the same. A plugin that is not usable here is
- * skipped with its reason (exit code 77).  Exit code 0: nothing failed.
+ * --once a case runs at the first precision alone of those at which it computes the same. A plugin
+ * that is not usable here is skipped with its reason (exit code 77).  Exit code 0: nothing failed.
  */
 #include <fnmatch.h>
 #include <stdio.h>

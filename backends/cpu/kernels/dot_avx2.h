@@ -8,10 +8,11 @@
 #define DOT_NAME_(dtype, op, tile) accel_##dtype##_##op##_##tile##__avx2
 #define DOT_NAME(dtype, op, tile)  DOT_NAME_(dtype, op, tile)
 
-/* The sum is added to here and now: compilers else reorder sums and spill. */
+/* *sum += x here and now: compilers else reorder sums and spill. */
+V_INLINE void i_add_now(vi *sum, vi x) { __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(x)); }
 V_INLINE void i_dot(vi *sum, vi x, vi w) {
   vi four = _mm256_madd_epi16(_mm256_maddubs_epi16(x, w), _mm256_set1_epi16(1));
-  __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(four));
+  i_add_now(sum, four);
 }
 #define DOT_TIMES
 V_INLINE vi i_word(const void *p) {
@@ -21,18 +22,15 @@ V_INLINE vi i_word(const void *p) {
 }
 V_INLINE void i_dot_times(vi *sum, vi x, vi w, vi times) {
   vi four = _mm256_madd_epi16(_mm256_maddubs_epi16(x, w), times);
-  __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(four));
+  i_add_now(sum, four);
 }
 /* Two products of words each. */
-V_INLINE void i_dot_words(vi *sum, vi x, vi w) {
-  vi two = _mm256_madd_epi16(x, w);
-  __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(two));
-}
+V_INLINE void i_dot_words(vi *sum, vi x, vi w) { i_add_now(sum, _mm256_madd_epi16(x, w)); }
 /* Both, of weights whose four products fit 16 bits. */
 V_INLINE void i_dot2(vi *sum, vi x, vi w, vi x2, vi w2) {
   vi pair = _mm256_add_epi16(_mm256_maddubs_epi16(x, w), _mm256_maddubs_epi16(x2, w2));
   vi four = _mm256_madd_epi16(pair, _mm256_set1_epi16(1));
-  __asm__("vpaddd %1, %0, %0" : "+x"(*sum) : "x"(four));
+  i_add_now(sum, four);
 }
 
 #endif
