@@ -5,8 +5,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "core/block_cache.h"
 #include "dispatch/replicas.h"
+#include "dispatch/videos.h"
 #include "modeling/block_rows.h"
 #include "modeling/default_row.h"
 #include "models/model_build.h"
@@ -24,68 +24,6 @@ typedef struct layout {
 static const char *const ids_of[] = {"input_ids", "decoder_input_ids"},
                          *const mask_of[] = {"attention_mask", "decoder_attention_mask"},
                          *const positions_of[] = {"position_ids", "decoder_position_ids"};
-
-uint64_t accel__tensor_bytes(const accel_tensor *t) {
-  uint64_t n = t->dtype == ACCEL_I64 || t->dtype == ACCEL_F64    ? 8
-               : t->dtype == ACCEL_F16 || t->dtype == ACCEL_BF16 ? 2
-               : t->dtype >= ACCEL_I8 && t->dtype != ACCEL_F64   ? 1
-                                                                 : 4;
-  for (uint32_t i = 0; i < t->rank; i++)
-    if (t->dim[i] < 0 || __builtin_mul_overflow(n, (uint64_t)t->dim[i], &n)) return UINT64_MAX;
-  return n;
-}
-
-accel_status accel__tensors_new(const accel_tensor *like, uint32_t n, accel_tensors **out) {
-  accel_tensors *list = calloc(1, sizeof *list + n * sizeof(accel_tensor));
-  *out = NULL;
-  if (!list) return accel__no_memory(n * sizeof(accel_tensor));
-  list->item = (accel_tensor *)(list + 1);
-  for (uint32_t i = 0; i < n; i++) {
-    accel_tensor *t = &list->item[i];
-    uint64_t bytes = accel__tensor_bytes(&like[i]);
-    size_t name = strlen(like[i].name) + 1;
-    *t = like[i];
-    /* data first, so that it keeps malloc's alignment; the name sits behind it */
-    t->data = bytes < SIZE_MAX - name ? accel__block_calloc(bytes + name) : NULL;
-    list->n = i + 1;
-    if (!t->data) {
-      list->n = i;
-      accel__tensors_free(&list);
-      return accel__no_memory(bytes);
-    }
-    t->name = memcpy((char *)t->data + bytes, like[i].name, name);
-  }
-  *out = list;
-  return ACCEL_OK;
-}
-
-void accel__tensors_free(accel_tensors **tensors) {
-  if (!tensors || !*tensors) return;
-  for (uint32_t i = 0; i < (*tensors)->n; i++) accel__block_free((*tensors)->item[i].data);
-  free(*tensors);
-  *tensors = NULL;
-}
-
-static const accel_tensor *find(const accel_tensors *list, const char *name) {
-  for (uint32_t i = 0; i < list->n; i++)
-    if (!strcmp(list->item[i].name, name)) return &list->item[i];
-  return NULL;
-}
-
-static int64_t element(const accel_tensor *t, uint64_t i) {
-  switch (t->dtype) {
-    case ACCEL_I64:
-      return ((const int64_t *)t->data)[i];
-    case ACCEL_I32:
-      return ((const int32_t *)t->data)[i];
-    case ACCEL_F32:
-      return (int64_t)((const float *)t->data)[i];
-    case ACCEL_I8:
-      return ((const int8_t *)t->data)[i];
-    default:
-      return ((const uint8_t *)t->data)[i];
-  }
-}
 
 static accel_status check_shape(const accel_endpoint *ep, const accel_tensor *t, const layout *l) {
   bool integers = t->dtype == ACCEL_I64 || t->dtype == ACCEL_I32 || t->dtype == ACCEL_BOOL ||
@@ -115,7 +53,7 @@ static accel_status scan_row(const accel_endpoint *ep, const accel_tensor *mask,
                              int64_t b) {
   const char *name = mask->name;
   int64_t s = 0, width = l->width;
-#define AT(i) (element(mask, (uint64_t)(b * width + (i))))
+#define AT(i) (accel__tensor_int(mask, (uint64_t)(b * width + (i))))
   while (s < width && AT(s) == 0) s++;
   l->first[b] = (int32_t)s;
   while (s < width && AT(s) == 1) s++;
@@ -140,14 +78,15 @@ static bool takes_tokens(const accel__model *m, uint32_t side) {
 
 static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *inputs,
                                 uint32_t side, layout *l) {
-  const accel_tensor *ids = find(inputs, ids_of[side]), *mask = find(inputs, mask_of[side]);
+  const accel_tensor *ids = accel__find_tensor(inputs, ids_of[side]),
+                     *mask = accel__find_tensor(inputs, mask_of[side]);
   if (!takes_tokens(ep->model, side)) return ACCEL_OK;
   /* those that are made of input_ids */
   bool alone = false; /* one token a row */
   for (uint32_t i = 0; side && !ids && i < ep->model->n_inputs; i++) {
     const accel__model_input *in = &ep->model->inputs[i];
     if (strcmp(in->name, ids_of[side]) || in->otherwise == ACCEL__DEFAULT_REQUIRED) continue;
-    ids = find(inputs, ids_of[0]);
+    ids = accel__find_tensor(inputs, ids_of[0]);
     alone = in->otherwise == ACCEL__DEFAULT_START;
   }
   if (!ids || ids->rank != 2)
@@ -175,7 +114,7 @@ static accel_status make_layout(const accel_endpoint *ep, const accel_tensors *i
 static int32_t span_of(const accel_tensor *positions, const layout *l) {
   int64_t span = positions ? 0 : l->width;
   for (uint64_t i = 0; positions && i < (uint64_t)(positions->dim[0] * positions->dim[1]); i++)
-    if (element(positions, i) >= span) span = element(positions, i) + 1;
+    if (accel__tensor_int(positions, i) >= span) span = accel__tensor_int(positions, i) + 1;
   return span > INT32_MAX ? INT32_MAX : (int32_t)span;
 }
 
@@ -186,7 +125,7 @@ static bool default_row(accel__input_default rule, const accel_tensor *ids, cons
                         int32_t span, const layout *l, int64_t b, int32_t *scratch, int32_t *row) {
   int64_t real = 0; /* tokens that are no padding */
   for (int64_t s = 0; ids && s < l->width; s++) {
-    const int64_t id = element(ids, (uint64_t)(b * l->width + s));
+    const int64_t id = accel__tensor_int(ids, (uint64_t)(b * l->width + s));
     scratch[s] = (int32_t)id;
     real += id != m->pad_id;
   }
@@ -206,7 +145,7 @@ static bool default_row(accel__input_default rule, const accel_tensor *ids, cons
 static accel_status to_i32(const accel_endpoint *ep, const accel_tensor *t, uint64_t n,
                            int32_t *out) {
   for (uint64_t i = 0; i < n; i++) {
-    int64_t v = element(t, i);
+    int64_t v = accel__tensor_int(t, i);
     if (v < INT32_MIN || v > INT32_MAX)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' holds %lld, which is outside int32",
                          ep->name, t->name, (long long)v);
@@ -240,7 +179,8 @@ static accel_status take_item(const accel_endpoint *ep, const accel__model_input
 
 accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *d,
                                 const accel_tensors *inputs, void **owned, accel__item *item) {
-  const accel_tensor *from = find(inputs, d->from), *shape = find(inputs, d->shape_of);
+  const accel_tensor *from = accel__find_tensor(inputs, d->from),
+                     *shape = accel__find_tensor(inputs, d->shape_of);
   if ((!from && !d->optional) || !shape)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name,
                        shape ? d->from : d->shape_of);
@@ -269,7 +209,7 @@ accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *
   } else {
     if (from && !(values = accel__arena_array(&arena, n + 1, sizeof *values)))
       ACCEL_GOTO(ACCEL_ERROR_OUT_OF_MEMORY);
-    for (uint64_t i = 0; i < n; i++) values[i] = element(from, i);
+    for (uint64_t i = 0; i < n; i++) values[i] = accel__tensor_int(from, i);
     ACCEL_GOTO(d->make(d->user, values, n, shape->dim, shape->rank, &arena, &rows, &count));
   }
   *owned = malloc((size_t)count * sizeof *rows + 1);
@@ -287,14 +227,15 @@ done:
 
 static accel_status pack_input(const accel_endpoint *ep, const accel__model_input *in,
                                const accel_tensors *inputs, const layout *l, int32_t *out) {
-  const accel_tensor *t = find(inputs, in->name),
-                     *ids =
-                         find(inputs, ids_of[accel__default_shifts(in->otherwise) ? 0 : in->side]);
+  const accel_tensor *t = accel__find_tensor(inputs, in->name),
+                     *ids = accel__find_tensor(
+                         inputs, ids_of[accel__default_shifts(in->otherwise) ? 0 : in->side]);
   if (!t && in->otherwise == ACCEL__DEFAULT_REQUIRED)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
   if (t) ACCEL_TRY(check_shape(ep, t, l));
-  const accel_tensor *positions =
-      in->otherwise == ACCEL__DEFAULT_TOTAL_LEN ? find(inputs, positions_of[in->side]) : NULL;
+  const accel_tensor *positions = in->otherwise == ACCEL__DEFAULT_TOTAL_LEN
+                                      ? accel__find_tensor(inputs, positions_of[in->side])
+                                      : NULL;
   if (positions) ACCEL_TRY(check_shape(ep, positions, l));
   int32_t *row = malloc(2 * (size_t)l->width * sizeof *row), span = span_of(positions, l);
   if (!row) return accel__no_memory(2 * (size_t)l->width * sizeof *row);
@@ -304,7 +245,8 @@ static accel_status pack_input(const accel_endpoint *ep, const accel__model_inpu
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", ep->name, in->name);
     }
     for (int64_t s = l->first[b]; s < l->first[b] + l->length[b]; s++) {
-      int64_t v = t ? element(t, (uint64_t)((t->dim[0] == 1 ? 0 : b) * l->width + s)) : row[s];
+      int64_t v =
+          t ? accel__tensor_int(t, (uint64_t)((t->dim[0] == 1 ? 0 : b) * l->width + s)) : row[s];
       /* -1 fails the range check by name */
       *out++ = v < INT32_MIN || v > INT32_MAX ? -1 : (int32_t)v;
     }
@@ -319,7 +261,8 @@ accel_status accel__mrope_positions(const accel_endpoint *ep, const accel_tensor
                                     const accel__mrope_input *tokens, int32_t *out,
                                     int32_t *rope_delta) {
   const accel__image_tokens *image_tokens = ep->model->image_tokens;
-  const accel_tensor *t = find(inputs, image_tokens->sizes);
+  const accel_tensor *t = accel__find_tensor(inputs, image_tokens->sizes),
+                     *steps = accel__find_tensor(inputs, ACCEL__TIME_STEPS);
   accel__mrope_input what = *tokens;
   if (!t || !t->data || (t->dtype != ACCEL_I64 && t->dtype != ACCEL_I32) || t->rank != 2 ||
       t->dim[1] != image_tokens->width || t->dim[0] < 0 || t->dim[0] > INT32_MAX)
@@ -328,12 +271,20 @@ accel_status accel__mrope_positions(const accel_endpoint *ep, const accel_tensor
   const uint64_t n = (uint64_t)(t->dim[0] * t->dim[1]);
   int64_t *sizes = malloc((n + 1) * sizeof *sizes);
   if (!sizes) return accel__no_memory(n * sizeof *sizes);
-  for (uint64_t i = 0; i < n; i++) sizes[i] = element(t, i);
+  for (uint64_t i = 0; i < n; i++) sizes[i] = accel__tensor_int(t, i);
   what.sizes = sizes;
   what.pictures = (uint64_t)t->dim[0];
+  if (steps && steps->dtype == ACCEL_F32 && steps->rank == 1 && steps->dim[0] == t->dim[0])
+    what.steps = steps->data;
   accel_status status = image_tokens->mrope_positions(image_tokens->user, &what, out, rope_delta);
   free(sizes);
   return status;
+}
+
+/* What processors say of a token: 0 text, 1 a picture, 2 a video. */
+static int64_t type_of(const accel__image_tokens *image_tokens, int64_t id) {
+  if (image_tokens->blocks == ACCEL__BLOCKS_PREFIX) return 0;
+  return id == image_tokens->token ? 1 : id == image_tokens->video_token ? 2 : 0;
 }
 
 accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tensor *ids,
@@ -341,10 +292,8 @@ accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tens
   layout l = {.batch = ids->dim[0], .width = ids->dim[1]};
   ACCEL_TRY(check_shape(ep, types, &l));
   for (int64_t i = 0; i < l.batch * l.width; i++) {
-    const int64_t is = element(types, (uint64_t)i),
-                  due = ep->model->image_tokens->blocks == ACCEL__BLOCKS_PREFIX
-                            ? 0
-                            : element(ids, (uint64_t)i) == ep->model->image_tokens->token;
+    const int64_t is = accel__tensor_int(types, (uint64_t)i),
+                  due = type_of(ep->model->image_tokens, accel__tensor_int(ids, (uint64_t)i));
     if (is != due)
       return accel__fail(ACCEL_ERROR_ARGUMENT,
                          "%s: %s row %lld holds %lld at %lld, where input_ids give %lld", ep->name,
@@ -371,7 +320,7 @@ static accel_status given_places(const accel_endpoint *ep, const accel_tensor *t
   for (int64_t k = t->dim[0] - 3; k < t->dim[0]; k++)
     for (int64_t b = 0; b < l->batch; b++)
       for (int64_t s = l->first[b]; s < l->first[b] + l->length[b]; s++) {
-        const int64_t v = element(t, (uint64_t)((k * l->batch + b) * l->width + s));
+        const int64_t v = accel__tensor_int(t, (uint64_t)((k * l->batch + b) * l->width + s));
         *out++ = v < 0 || v > INT32_MAX ? -1 : (int32_t)v;
       }
   return ACCEL_OK;
@@ -382,12 +331,14 @@ static accel_status given_places(const accel_endpoint *ep, const accel_tensor *t
 static accel_status pack_places(const accel_endpoint *ep, const accel__model_input *in,
                                 const accel_tensors *inputs, const layout *l, const int32_t *ids,
                                 int32_t *out) {
-  const accel_tensor *given = find(inputs, in->name), *types = find(inputs, "mm_token_type_ids");
-  const bool pictures = places_pictures(ep->model) && find(inputs, ep->model->image_tokens->sizes);
+  const accel_tensor *given = accel__find_tensor(inputs, in->name),
+                     *types = accel__find_tensor(inputs, "mm_token_type_ids");
+  const bool pictures =
+      places_pictures(ep->model) && accel__find_tensor(inputs, ep->model->image_tokens->sizes);
   const accel__mrope_input tokens = {
       .ids = ids, .lengths = l->length, .n = (uint32_t)l->batch, .tokens = l->tokens};
   if (types && places_pictures(ep->model))
-    ACCEL_TRY(accel__check_token_types(ep, find(inputs, "input_ids"), types));
+    ACCEL_TRY(accel__check_token_types(ep, accel__find_tensor(inputs, "input_ids"), types));
   /* checks the counts, whatever is given */
   if (pictures) ACCEL_TRY(accel__mrope_positions(ep, inputs, &tokens, out, NULL));
   if (given && given->rank != 2) return given_places(ep, given, l, out);
@@ -405,7 +356,7 @@ static accel_status pack_blocks(const accel_endpoint *ep, const accel__model_inp
   int32_t *types = NULL, *values = NULL;
   accel_status status = ACCEL_OK;
   int64_t n = 0;
-  if (find(inputs, in->name) != NULL) {
+  if (accel__find_tensor(inputs, in->name) != NULL) {
     if (!(types = malloc(l->tokens * sizeof *types)))
       return accel__no_memory(l->tokens * sizeof *types);
     t.types = types;
@@ -421,13 +372,14 @@ done:
 /* The packed row of side 1 that lies where each row of input_ids has its last eos. */
 static accel_status eos_rows(const accel_endpoint *ep, const accel_tensors *inputs, const layout *l,
                              int32_t *out) {
-  const accel_tensor *ids = find(inputs, "input_ids");
+  const accel_tensor *ids = accel__find_tensor(inputs, "input_ids");
   int32_t start = 0;
   for (int64_t b = 0; b < l[1].batch; start += l[1].length[b++]) {
     int64_t last = -1;
     for (int64_t s = 0; s < l[0].width; s++)
       for (uint32_t k = 0; k < ep->model->n_eos; k++)
-        if (element(ids, (uint64_t)(b * l[0].width + s)) == ep->model->eos_ids[k]) last = s;
+        if (accel__tensor_int(ids, (uint64_t)(b * l[0].width + s)) == ep->model->eos_ids[k])
+          last = s;
     last -= l[1].first[b];
     if (last < 0 || last >= l[1].length[b])
       return accel__fail(ACCEL_ERROR_ARGUMENT,
@@ -444,7 +396,7 @@ static accel_status eos_rows(const accel_endpoint *ep, const accel_tensors *inpu
  * mask shows. */
 static accel_status last_rows(const accel_endpoint *ep, const accel_tensors *inputs,
                               const layout *l, int32_t *out) {
-  const accel_tensor *ids = find(inputs, "input_ids");
+  const accel_tensor *ids = accel__find_tensor(inputs, "input_ids");
   const int64_t pad = ep->model->pad_id;
   int32_t start = 0;
   if (pad < 0 && l->batch > 1)
@@ -456,7 +408,7 @@ static accel_status last_rows(const accel_endpoint *ep, const accel_tensors *inp
   for (int64_t b = 0; b < l->batch; start += l->length[b++]) {
     int64_t last = pad < 0 ? l->first[b] + l->length[b] - 1 : 0;
     for (int64_t s = 0; pad >= 0 && s < l->width; s++)
-      if (element(ids, (uint64_t)(b * l->width + s)) != pad) last = s;
+      if (accel__tensor_int(ids, (uint64_t)(b * l->width + s)) != pad) last = s;
     last -= l->first[b];
     if (last < 0 || last >= l->length[b])
       return accel__fail(ACCEL_ERROR_ARGUMENT,
@@ -519,7 +471,7 @@ static const accel__model_entry *entry_for(const accel_endpoint *ep, const accel
                                            {"input_ids", "forward_image"}};
   for (int i = 0; i < 2; i++) {
     const accel__model_entry *e = accel__model_entry_of(ep->model, without[i][1]);
-    if (e && !find(inputs, without[i][0])) return e;
+    if (e && !accel__find_tensor(inputs, without[i][0])) return e;
   }
   return accel__model_entry_of(ep->model, "forward");
 }
@@ -557,6 +509,7 @@ static accel_status check_names(const accel_endpoint *ep, const accel_tensors *i
                        in->kind == ACCEL__INPUT_DERIVED ? in->derived->from : in->name);
     }
     known |= places_pictures(ep->model) && !strcmp(inputs->item[i].name, "mm_token_type_ids");
+    known |= accel__takes_of_videos(ep->model, inputs->item[i].name);
     known |= accel__model_leaves_unread(ep->model, inputs->item[i].name);
     if (!known)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name,
@@ -589,7 +542,7 @@ static accel_status pack_one(const accel_endpoint *ep, const accel__model_entry 
                              accel__batch *batch) {
   const accel__model_input *in = &e->inputs[i];
   if (in->kind == ACCEL__INPUT_ITEM)
-    return take_item(ep, in, find(inputs, in->name), &packed[i], &batch->item[i]);
+    return take_item(ep, in, accel__find_tensor(inputs, in->name), &packed[i], &batch->item[i]);
   if (in->kind == ACCEL__INPUT_DERIVED)
     return accel__derive_item(ep, in->derived, inputs, &packed[i], &batch->item[i]);
   if (in->kind == ACCEL__INPUT_LENGTHS) return ACCEL_OK;
@@ -611,6 +564,7 @@ static accel_status pack_one(const accel_endpoint *ep, const accel__model_entry 
   return pack_places(ep, in, inputs, side, packed[ids], packed[i]);
 }
 
+/* Of inputs whose names were checked. */
 static accel_status run_padded(accel_endpoint *ep, const accel_tensors *inputs,
                                const char *const *names, uint32_t n_names,
                                accel_tensors **outputs) {
@@ -623,7 +577,6 @@ static accel_status run_padded(accel_endpoint *ep, const accel_tensors *inputs,
   accel__result *results = calloc(n + 1, sizeof *results);
   *outputs = NULL;
   if (!chosen || !results) ACCEL_GOTO(accel__no_memory(n * sizeof *results));
-  ACCEL_GOTO(check_names(ep, inputs));
   for (uint32_t side = 0; side < 2; side++) ACCEL_GOTO(make_layout(ep, inputs, side, &l[side]));
   if (l[0].batch && l[1].batch && l[0].batch != l[1].batch)
     ACCEL_GOTO(accel__fail(ACCEL_ERROR_ARGUMENT,
@@ -660,8 +613,17 @@ typedef struct padded_call {
 
 static accel_status run_call(void *user, accel_endpoint *ep, uint32_t first, uint32_t n) {
   const padded_call *c = user;
+  accel__arena arena = {0};
+  accel_tensors joined;
+  const bool videos = accel__shows_videos(ep->model, c->inputs);
+  accel_status status = check_names(ep, c->inputs);
   (void)first, (void)n;
-  return run_padded(ep, c->inputs, c->names, c->n_names, c->outputs);
+  if (status == ACCEL_OK && videos)
+    status = accel__join_videos(ep, c->inputs, true, &arena, &joined);
+  if (status == ACCEL_OK)
+    status = run_padded(ep, videos ? &joined : c->inputs, c->names, c->n_names, c->outputs);
+  accel__arena_free(&arena);
+  return status;
 }
 
 /* Of the input with the most: a token, a row of features or a pixel each. */

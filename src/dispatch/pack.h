@@ -3,6 +3,7 @@
 #define ACCEL_DISPATCH_PACK_H
 
 #include "dispatch/endpoint.h"
+#include "dispatch/tensor_list.h"
 
 /* inputs: named [B,S] tensors as accel.h says; names: outputs wanted, NULL for all that need no
  * asking.  The result is one allocation chain freed by accel__tensors_free. */
@@ -19,15 +20,9 @@ accel_status accel__derive_item(const accel_endpoint *ep, const accel__derived *
 accel_status accel__mrope_positions(const accel_endpoint *ep, const accel_tensors *inputs,
                                     const accel__mrope_input *tokens, int32_t *out,
                                     int32_t *rope_delta);
-/* mm_token_type_ids or token_type_ids of a prompt, which say 1 where ids show a picture (PaliGemma:
- * 0 everywhere): anything else is ACCEL_ERROR_ARGUMENT. */
+/* mm_token_type_ids or token_type_ids of a prompt, which say 1 where ids show a picture and 2 where
+ * they show a video (PaliGemma: 0 everywhere): anything else is ACCEL_ERROR_ARGUMENT. */
 accel_status accel__check_token_types(const accel_endpoint *ep, const accel_tensor *ids,
                                       const accel_tensor *types);
-
-/* A tensor list in one block with its names and data; data zeroed.  dims are copied from `like`. */
-accel_status accel__tensors_new(const accel_tensor *like, uint32_t n, accel_tensors **out);
-void accel__tensors_free(accel_tensors **tensors);
-/* UINT64_MAX when the product overflows or a dim is negative */
-uint64_t accel__tensor_bytes(const accel_tensor *t);
 
 #endif

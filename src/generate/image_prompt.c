@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "dispatch/pack.h"
+#include "dispatch/videos.h"
 #include "models/model_build.h"
 
 enum { MAX_SIZES = 4 };
@@ -17,7 +18,7 @@ bool accel__takes_whole(const accel_endpoint *ep, const char *argument) {
     if (in->kind == ACCEL__INPUT_ITEM && !strcmp(in->name, argument)) return true;
     if (in->kind == ACCEL__INPUT_DERIVED && !strcmp(in->derived->from, argument)) return true;
   }
-  return false;
+  return accel__is_time_steps(ep->model, argument);
 }
 
 bool accel__generates_from_pictures(const accel_endpoint *ep) {
@@ -88,19 +89,6 @@ accel_status accel__image_slice(const accel_endpoint *ep, const accel_tensor *te
   return ACCEL_OK;
 }
 
-/* The token of what the model shows, but this library does not. */
-static accel_status refuse_video(const accel_endpoint *ep, accel__ids ids, uint32_t number) {
-  const int64_t video = ep->model->image_tokens->video_token;
-  for (uint32_t i = 0; i < ids.n && video >= 0; i++)
-    if (ids.id[i] == video)
-      return accel__remedy(
-          accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                      "%s: prompt %u shows a video (token id %lld); videos are not supported",
-                      ep->name, number, (long long)video),
-          "give single frames of it as pictures");
-  return ACCEL_OK;
-}
-
 /* The prompt of a decoder shows its pictures; what an encoder reads does. */
 static accel_status showing_request(const accel_endpoint *ep, const accel__generate_plan *plan,
                                     const accel_generate_params *params,
@@ -108,7 +96,6 @@ static accel_status showing_request(const accel_endpoint *ep, const accel__gener
                                     int64_t context, accel__request *out) {
   accel__prompt_images *images = NULL;
   int32_t rope_delta = 0;
-  ACCEL_TRY(refuse_video(ep, prompt->ids, number));
   ACCEL_TRY(accel__prompt_images_new(ep, prompt, number, &images, &rope_delta));
   const accel_status status =
       accel__generate_request(ep, plan, params, prompt->ids, number, context, out);

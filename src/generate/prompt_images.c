@@ -71,16 +71,23 @@ static accel_status add_image(const accel_endpoint *ep, const accel__encoder_inp
 
 static accel_status find_places(const accel_endpoint *ep, accel__ids ids, uint32_t number,
                                 accel__prompt_images *to) {
-  const int64_t token = ep->model->image_tokens->token;
+  const accel__image_tokens *image_tokens = ep->model->image_tokens;
   const uint32_t rows = to->n ? to->image[to->n - 1].number + to->image[to->n - 1].rows : 0;
   to->place = accel__arena_array(&to->arena, ids.n, sizeof *to->place);
   if (!to->place) return ACCEL_ERROR_OUT_OF_MEMORY;
-  for (uint32_t i = 0; i < ids.n; i++)
-    if (ids.id[i] == token) to->place[to->n_places++] = i;
-  if (to->n_places != rows)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "%s: prompt %u has %u image tokens (id %lld), its pictures have %u rows",
-                       ep->name, number, to->n_places, (long long)token, rows);
+  bool videos = false;
+  for (uint32_t i = 0; i < ids.n; i++) {
+    const bool video = ids.id[i] == image_tokens->video_token;
+    if (video || ids.id[i] == image_tokens->token) to->place[to->n_places++] = i;
+    videos |= video;
+  }
+  if (to->n_places != rows) {
+    const accel_status status = accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "%s: prompt %u has %u image tokens (id %lld), its pictures have %u rows", ep->name, number,
+        to->n_places, (long long)(videos ? image_tokens->video_token : image_tokens->token), rows);
+    return videos ? accel__remedy(status, "give single frames of a video as pictures") : status;
+  }
   for (uint32_t i = 0; i < to->n; i++) {
     accel__prompt_image *image = &to->image[i];
     image->first = to->place[image->number];

@@ -215,12 +215,14 @@ typedef struct accel__model_request {
   uint32_t rank, world;           /* accel__program_shard, with a world above 1 */
 } accel__model_request;
 
-/* Tokens of sequences without padding, and the sizes of the pictures they show, in their order. */
+/* Tokens of sequences without padding, and the sizes of the pictures and videos they show, in their
+ * order. */
 typedef struct accel__mrope_input {
   const int32_t *ids, *lengths; /* [tokens], [n] */
   uint32_t n;
   uint64_t tokens;
   const int64_t *sizes; /* [pictures, accel__image_tokens.width] */
+  const float *steps;   /* [pictures] ACCEL__TIME_STEPS; NULL: none was given */
   uint64_t pictures;
 } accel__mrope_input;
 
@@ -245,8 +247,12 @@ typedef enum accel__picture_style {
  * in the text as it has rows. */
 typedef struct accel__image_tokens {
   int64_t token;
-  /* of videos, which are not supported: prompts with it are refused; -1 none */
+  /* of videos (dispatch/videos.h); -1: the model takes none */
   int64_t video_token;
+  /* what a second of a video is in position ids of time, where these follow second_per_grid_ts; 0:
+   * they count frames */
+  double time_scale;
+  bool shows_frames; /* the text shows the frames of a video one by one */
   /* argument [pictures, width] of integers about each picture: "image_sizes" */
   const char *sizes;
   int64_t width;

@@ -60,19 +60,20 @@ accel_status accel__patch_grid_rope(accel__build *b, int64_t head_dim, accel__ro
 /* ---- pictures and their patches ---- */
 
 /* Patches of a picture: time x height x width of its grid. */
-static accel_status patches_of(const patch_grid *g, const int64_t *grid, uint64_t picture,
-                               int64_t *out) {
+static accel_status patches_of(const patch_grid *g, const int64_t *grid, int64_t *out) {
   const int64_t t = grid[0], h = grid[1], w = grid[2];
   if (t < 1 || h < 1 || w < 1 || t > INT32_MAX || h > INT32_MAX || w > INT32_MAX ||
       __builtin_mul_overflow(t * h, w, out) || *out > INT32_MAX / 4)
-    return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "image_grid_thw: picture %llu has %lld x %lld x %lld patches",
-                       (unsigned long long)picture, (long long)t, (long long)h, (long long)w);
+    return accel__fail(
+        ACCEL_ERROR_ARGUMENT,
+        "image_grid_thw, video_grid_thw: there is no grid of %lld x %lld x %lld patches",
+        (long long)t, (long long)h, (long long)w);
   if (h % g->merge == 0 && w % g->merge == 0) return ACCEL_OK;
   return accel__remedy(
       accel__fail(ACCEL_ERROR_ARGUMENT,
-                  "image_grid_thw: picture %llu has %lld x %lld patches, no multiples of %lld",
-                  (unsigned long long)picture, (long long)h, (long long)w, (long long)g->merge),
+                  "image_grid_thw, video_grid_thw: a grid has %lld x %lld patches, no multiples of "
+                  "%lld",
+                  (long long)h, (long long)w, (long long)g->merge),
       "merge_size of preprocessor_config.json must be vision_config.spatial_merge_size of "
       "config.json");
 }
@@ -87,7 +88,7 @@ accel_status accel__patch_grid_count(const patch_grid *g, const int64_t *values,
         "image_grid_thw [pictures, 3] does not fit pixel_values [patches, channels * pixels]");
   for (uint64_t i = 0; i < n / 3; i++) {
     int64_t one = 0;
-    ACCEL_TRY(patches_of(g, &values[3 * i], i, &one));
+    ACCEL_TRY(patches_of(g, &values[3 * i], &one));
     *frames += values[3 * i];
     *patches += one;
     if (*patches > dim[0]) break;
@@ -144,34 +145,36 @@ static accel_status picture_rows(const void *user, const int64_t *dim, uint32_t 
   (void)dim;
   if (rank != 2)
     return accel__fail(ACCEL_ERROR_ARGUMENT, "pixel_values has rank %u, expected 2", rank);
-  ACCEL_TRY(patches_of(g, size, 0, out));
+  ACCEL_TRY(patches_of(g, size, out));
   *out /= g->merge * g->merge;
   return ACCEL_OK;
 }
 
-/* Where picture `at` of the call begins at token `row`, of which `left` are to come in its
+/* Where picture or video `at` of the call begins at token `row`, of which `left` are to come in its
  * sequence; *next: position ids from there on, and behind it.  Returns its tokens in *n. */
 static accel_status place_picture(const patch_grid *g, const accel__mrope_input *what, uint64_t at,
                                   uint64_t row, int64_t left, int64_t *next, int64_t *n,
                                   int32_t *out) {
+  const int32_t token = what->ids[row];
   if (at >= what->pictures)
     return accel__fail(ACCEL_ERROR_ARGUMENT,
-                       "input_ids show more pictures (token %lld) than image_grid_thw has, %llu",
-                       (long long)g->image_token, (unsigned long long)what->pictures);
+                       "input_ids show more pictures (token %d) than the %llu that are given",
+                       token, (unsigned long long)what->pictures);
+  const float step = what->steps ? what->steps[at] : -1;
   const int64_t *grid = &what->sizes[3 * at];
   const int64_t h = grid[1] / g->merge, w = grid[2] / g->merge;
   int64_t found = 0;
-  ACCEL_TRY(patches_of(g, grid, at, n));
+  ACCEL_TRY(patches_of(g, grid, n));
   *n /= g->merge * g->merge;
-  while (found < *n && found < left && what->ids[row + (uint64_t)found] == g->image_token) found++;
+  while (found < *n && found < left && what->ids[row + (uint64_t)found] == token) found++;
   if (found < *n)
-    return accel__fail(
-        ACCEL_ERROR_ARGUMENT,
-        "input_ids have %lld image tokens (%lld) for picture %llu, image_grid_thw says %lld",
-        (long long)found, (long long)g->image_token, (unsigned long long)at, (long long)*n);
+    return accel__fail(ACCEL_ERROR_ARGUMENT,
+                       "input_ids have %lld image tokens (%d) for picture %llu, its grid says %lld",
+                       (long long)found, token, (unsigned long long)at, (long long)*n);
   int32_t *time = out + row, *high = time + what->tokens, *wide = high + what->tokens;
   for (int64_t k = 0; k < *n; k++) {
-    time[k] = (int32_t)(*next + k / (h * w));
+    const int64_t frame = k / (h * w);
+    time[k] = (int32_t)(*next + (step < 0 ? frame : (int64_t)((float)frame * step)));
     high[k] = (int32_t)(*next + k / w % h);
     wide[k] = (int32_t)(*next + k % w);
   }
@@ -179,8 +182,8 @@ static accel_status place_picture(const patch_grid *g, const accel__mrope_input 
   return ACCEL_OK;
 }
 
-/* Text counts on by one in all three parts; a picture's rows begin where it stands, and what
- * follows goes on behind the longer of its sides (get_rope_index). */
+/* Text counts on by one in all three parts; the rows of a picture or video begin where it stands,
+ * and what follows goes on behind the longer of its sides (get_rope_index). */
 static accel_status mrope_positions(const void *user, const accel__mrope_input *what, int32_t *out,
                                     int32_t *rope_delta) {
   const patch_grid *g = user;
@@ -189,30 +192,29 @@ static accel_status mrope_positions(const void *user, const accel__mrope_input *
     int64_t next = 0, last = -1;
     for (int64_t i = 0, n; i < what->lengths[b]; i += n, row += (uint64_t)n) {
       n = 1;
-      if (what->ids[row] == g->video_token)
-        return accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                           "input_ids show a video (token %lld); videos are not supported",
-                           (long long)g->video_token);
-      if (what->ids[row] == g->image_token)
+      if (what->ids[row] == g->image_token || what->ids[row] == g->video_token)
         ACCEL_TRY(place_picture(g, what, picture++, row, what->lengths[b] - i, &next, &n, out));
       else
         out[row] = out[row + what->tokens] = out[row + 2 * what->tokens] = (int32_t)next++;
-      for (int k = 0; k < 3; k++) { /* the last row of a picture has the largest of each */
-        const int64_t end = out[row + (uint64_t)n - 1 + (uint64_t)k * what->tokens];
-        last = end > last ? end : last;
-      }
+    }
+    /* generate() counts on from the last token, even where a video's frames went further in time */
+    for (uint64_t k = 0; k < 3 && row > 0; k++) {
+      const int64_t end = out[row - 1 + k * what->tokens];
+      last = end > last ? end : last;
     }
     if (rope_delta != NULL) rope_delta[b] = (int32_t)(last + 1 - what->lengths[b]);
   }
   if (picture == what->pictures) return ACCEL_OK;
   return accel__fail(
-      ACCEL_ERROR_ARGUMENT, "input_ids show %llu pictures (token %lld), image_grid_thw has %llu",
+      ACCEL_ERROR_ARGUMENT, "input_ids show %llu pictures (token %lld), the grids have %llu",
       (unsigned long long)picture, (long long)g->image_token, (unsigned long long)what->pictures);
 }
 
 accel__image_tokens accel__patch_grid_tokens(const patch_grid *g) {
   return (accel__image_tokens){.token = g->image_token,
                                .video_token = g->video_token,
+                               .time_scale = g->time_scale,
+                               .shows_frames = g->shows_frames,
                                .sizes = "image_grid_thw",
                                .width = 3,
                                .flat = true,

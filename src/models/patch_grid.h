@@ -1,7 +1,7 @@
 /* patch_grid.h - pictures of any size as grids of patches: what Qwen2-VL, Qwen2.5-VL and Qwen3-VL
  * have alike.  pixel_values [patches, C*temporal*patch*patch] are the patches of all pictures,
  * neighbours that merge behind one another; image_grid_thw [pictures, 3] says how many each picture
- * has in time, height and width.  Videos are not supported. */
+ * has in time, height and width.  Videos are pictures of several frames (dispatch/videos.h). */
 #ifndef ACCEL_MODELS_PATCH_GRID_H
 #define ACCEL_MODELS_PATCH_GRID_H
 
@@ -11,6 +11,8 @@
 typedef struct accel__patch_grid {
   int64_t merge; /* merge x merge patches become one row of the text */
   int64_t image_token, video_token;
+  double time_scale; /* of accel__image_tokens, like the next */
+  bool shows_frames;
 } accel__patch_grid;
 
 /* Frames and patches of image_grid_thw values[n], which pixel_values dim[rank] must have. */

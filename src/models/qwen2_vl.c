@@ -102,7 +102,7 @@ static accel_status read_plain(accel__build *b, qwen2_vl *m, int64_t *out) {
 
 /* Qwen2.5-VL: hidden_size is the tower's own, the MLP has a gate, norms have no offset. */
 static accel_status read_windowed(accel__build *b, qwen2_vl *m, int64_t *out) {
-  int64_t window = 112;
+  int64_t window = 112, per_second = 4;
   m->width = 3584;
   m->block = (accel__block){.gate = "mlp.gate_proj",
                             .up = "mlp.up_proj",
@@ -115,8 +115,10 @@ static accel_status read_windowed(accel__build *b, qwen2_vl *m, int64_t *out) {
       ACCEL_FIELD_INT("out_hidden_size", out, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("intermediate_size", &m->block.inner, 1, ACCEL__MAX_WIDTH),
       ACCEL_FIELD_INT("window_size", &window, 1, 1 << 20),
+      ACCEL_FIELD_INT("tokens_per_second", &per_second, 1, 1 << 20),
       ACCEL_FIELD_ACT("hidden_act", &m->block.act)};
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
+  m->grid.time_scale = (double)per_second;
   m->window = window / m->grid.merge / m->patch;
   if (m->window < 1)
     return accel__refuse(

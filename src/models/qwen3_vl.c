@@ -288,6 +288,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   m->features = -1;
   m->grid.image_token = 151655;
   m->grid.video_token = 151656;
+  m->grid.shows_frames = true;
   b.spelling[0] = base;
   b.spelling[1] = tower;
   ACCEL_TRY(read_text(&b, family, experts, m->text));

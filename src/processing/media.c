@@ -26,12 +26,6 @@ accel_status accel__media_sound(const accel_media *m, uint32_t rate, double most
   return status;
 }
 
-const accel_tensor *accel__find_tensor(const accel_tensors *tensors, const char *name) {
-  for (uint32_t i = 0; tensors && i < tensors->n; i++)
-    if (!strcmp(tensors->item[i].name, name)) return &tensors->item[i];
-  return NULL;
-}
-
 /* A list that owns the items' data; their names are literals, or lie with the data. */
 static accel_status taken(const accel_tensor *items, uint32_t n, accel_tensors **out) {
   accel_tensors *list = calloc(1, sizeof *list + n * sizeof *items);

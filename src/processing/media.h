@@ -5,6 +5,7 @@
 
 #include "audio/audio.h"
 #include "dispatch/endpoint.h"
+#include "dispatch/tensor_list.h"
 #include "vision/image_processor.h"
 
 accel_status accel__media_image(const accel_media *media, accel__image *out);
@@ -21,8 +22,6 @@ accel_status accel__image_tensors(const accel__image_processor *p, const accel__
 accel_status accel__sound_tensors(const accel__audio_processor *p, const accel__sound *sounds,
                                   uint32_t n, const accel__audio_options *options,
                                   accel__pool *pool, accel_tensors **out);
-/* Members of a list by name; NULL when there is none. */
-const accel_tensor *accel__find_tensor(const accel_tensors *tensors, const char *name);
 /* One list of the members of two (either may be NULL), both freed. */
 accel_status accel__join_tensors(accel_tensors **a, accel_tensors **b, accel_tensors **out);
 /* ACCEL_ERROR_UNSUPPORTED when the endpoint has no local files: preprocessor_config.json is one of

@@ -8,7 +8,7 @@
 #include <string.h>
 
 #include "dispatch/pack.h"
-#include "processing/media.h"
+#include "dispatch/videos.h"
 #include "generate/image_prompt.h"
 #include "models/model_build.h"
 #include "verify/verify.h"
@@ -70,15 +70,12 @@ static accel_status check_tensor(const accel__golden *g, const accel_tensor *t,
                      t->name);
 }
 
-static int64_t element(const accel_tensor *t, int64_t i) {
-  return t->dtype == ACCEL_I64 ? ((const int64_t *)t->data)[i] : ((const int32_t *)t->data)[i];
-}
-
 /* Without a mask transformers takes padding tokens for padding, unless they end sequences, too. */
 static bool attended(const accel_tensor *ids, const accel_tensor *mask,
                      const accel__generate_config *c, int64_t at) {
-  if (mask) return element(mask, at) != 0;
-  return c->pad < 0 || accel__is_eos(c, (int32_t)c->pad) || element(ids, at) != c->pad;
+  if (mask) return accel__tensor_int(mask, (uint64_t)at) != 0;
+  return c->pad < 0 || accel__is_eos(c, (int32_t)c->pad) ||
+         accel__tensor_int(ids, (uint64_t)at) != c->pad;
 }
 
 /* Items first .. first+n of the tensors that the model takes whole. */
@@ -110,7 +107,8 @@ static accel_status read_tensors(const accel_endpoint *ep, const accel__golden *
   for (int64_t b = 0, next = 0; b < p->rows; b++) {
     int64_t n = image_tokens ? 0 : 1, tokens = 0, rows = 0;
     for (uint32_t i = 0; image_tokens && i < p->ids[b].n; i++)
-      tokens += p->ids[b].id[i] == image_tokens->token;
+      tokens +=
+          p->ids[b].id[i] == image_tokens->token || p->ids[b].id[i] == image_tokens->video_token;
     for (int64_t one; rows < tokens; rows += one, n++)
       ACCEL_TRY(accel__image_rows(ep, g->inputs.item, g->inputs.n, next + n, &one));
     if (!(p->tensor[b] = accel__arena_array(arena, g->inputs.n, sizeof **p->tensor)))
@@ -134,7 +132,7 @@ static accel_status read_ids(const accel_endpoint *ep, const accel__golden *g,
     while (first < out->width && !attended(ids, mask, c, row + first)) first++;
     for (end = first; end < out->width && attended(ids, mask, c, row + end);) end++;
     for (int64_t i = 0; i < out->width; i++) {
-      const int64_t id = element(ids, row + i);
+      const int64_t id = accel__tensor_int(ids, (uint64_t)(row + i));
       all[row + i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
     }
     for (int64_t i = end; i < out->width; i++)
@@ -160,7 +158,8 @@ static accel_status read_decoder_ids(const accel_endpoint *ep, const accel__gold
   if (t->dim[0] != out->rows)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: tensor 'in.%s' has %lld rows, the others %lld",
                        g->path, t->name, (long long)t->dim[0], (long long)out->rows);
-  for (int64_t b = 0; b < out->rows; b++) begins |= element(t, b * t->dim[1]) == start;
+  for (int64_t b = 0; b < out->rows; b++)
+    begins |= accel__tensor_int(t, (uint64_t)(b * t->dim[1])) == start;
   const int64_t front = begins || ep->model->generation.answer_prefix ? 0 : 1,
                 width = t->dim[1] + front;
   int32_t *all = accel__arena_array(arena, (size_t)(out->rows * width), sizeof *all);
@@ -169,7 +168,7 @@ static accel_status read_decoder_ids(const accel_endpoint *ep, const accel__gold
     int32_t *row = all + b * width;
     if (front) row[0] = (int32_t)start;
     for (int64_t i = 0; i < t->dim[1]; i++) {
-      const int64_t id = element(t, b * t->dim[1] + i);
+      const int64_t id = accel__tensor_int(t, (uint64_t)(b * t->dim[1] + i));
       row[front + i] = id < 0 || id > INT32_MAX ? -1 : (int32_t)id;
     }
     out->decoder[b] = (accel__ids){row, (uint32_t)width};
@@ -258,8 +257,9 @@ static accel_status lay_out(const accel_endpoint *ep, const accel__golden *g,
       const accel__hypothesis *h = &requests[i].outcome.done[k];
       int64_t generated = h->n - requests[i].input.prompt.n;
       for (int64_t s = 0; s < before; s++)
-        row[s] = ep->model->is_encoder_decoder ? requests[i].input.prompt.id[s]
-                                               : element(given, i * p->width + s);
+        row[s] = ep->model->is_encoder_decoder
+                     ? requests[i].input.prompt.id[s]
+                     : accel__tensor_int(given, (uint64_t)(i * p->width + s));
       for (int64_t s = 0; s < longest; s++)
         row[before + s] = s < generated ? h->ids[requests[i].input.prompt.n + s] : filler(c);
       *score++ = h->score;
@@ -313,10 +313,13 @@ accel_status accel__verify_generate(accel_endpoint *ep, const accel__golden *g,
   accel_generate_params params = accel__generate_defaults();
   *out = NULL;
   if (accel__is_whisper(ep)) return accel__verify_whisper(ep, g, out);
+  accel__golden shown = *g;
   accel_status status = accel__verify_arguments(g, &config);
+  if (status == ACCEL_OK && accel__shows_videos(ep->model, &g->inputs))
+    status = accel__join_videos(ep, &g->inputs, false, &arena, &shown.inputs);
   params.config = config.data;
   if (status == ACCEL_OK) status = accel__generate_plan_make(ep, &params, &plan);
-  if (status == ACCEL_OK) status = run(ep, g, &plan, &params, &arena, out);
+  if (status == ACCEL_OK) status = run(ep, &shown, &plan, &params, &arena, out);
   accel__generate_plan_free(&plan);
   accel__buffer_free(&config);
   accel__arena_free(&arena);

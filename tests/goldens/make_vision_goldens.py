@@ -454,14 +454,17 @@ def qwen_config(sections, vision=None, kind=T.Qwen2VLConfig, **text):
 
 
 def qwen_inputs(name, vision, rows, left=()):
-    """rows: for each sequence the grids (height, width in patches) of its pictures; text of 2 to 4 tokens around them.  Rows in `left` are padded there, others at the right."""
+    """rows: for each sequence the grids of its pictures (height, width in patches) and videos (frames, height, width); text of 2 to 4 tokens around them, and around each frame
+    where `vision` has deepstack_visual_indexes (Qwen3-VL).  Rows in `left` are padded there, others at the right."""
     seed(name)
     v = {"temporal_patch_size": 2, "spatial_merge_size": 2, "in_channels": 3, **LOOKS, **vision}
     texts, merge = [], v["spatial_merge_size"]
     for n, grids in enumerate(rows):
         ids = torch.randint(3, 50, (2 + n,)).tolist()
-        for h, w in grids:
-            ids += [BEGIN] + [IMAGE] * (h * w // merge ** 2) + [END] + torch.randint(3, 50, (2,)).tolist()
+        for *t, h, w in grids:
+            shown = [VIDEO if t else IMAGE] * (h * w // merge ** 2)
+            for frame in ([shown] * t[0] if "deepstack_visual_indexes" in vision else [shown * t[0]]) if t else [shown]:
+                ids += [BEGIN] + frame + [END] + torch.randint(3, 50, (2,)).tolist()
         texts.append(ids)
     width = max(len(t) for t in texts)
     ids, mask = torch.zeros(len(rows), width, dtype=torch.long), torch.zeros(len(rows), width, dtype=torch.long)
@@ -469,9 +472,29 @@ def qwen_inputs(name, vision, rows, left=()):
         at = width - len(t) if n in left else 0
         ids[n, at:at + len(t)] = torch.tensor(t)
         mask[n, at:at + len(t)] = 1
-    grid = torch.tensor([[1, h, w] for grids in rows for h, w in grids])
-    patches = torch.randn(int(grid.prod(-1).sum()), v["in_channels"] * v["temporal_patch_size"] * v["patch_size"] ** 2)
-    return {"input_ids": ids, "attention_mask": mask, "pixel_values": patches, "image_grid_thw": grid, "mm_token_type_ids": (ids == IMAGE).long()}
+    inputs = {"input_ids": ids, "attention_mask": mask}
+    for pixels, grid, shown in (("pixel_values", "image_grid_thw", 2), ("pixel_values_videos", "video_grid_thw", 3)):
+        sizes = torch.tensor([[1, *g][-3:] for grids in rows for g in grids if len(g) == shown])
+        if len(sizes):
+            inputs[pixels] = torch.randn(int(sizes.prod(-1).sum()), v["in_channels"] * v["temporal_patch_size"] * v["patch_size"] ** 2)
+            inputs[grid] = sizes
+    return {**inputs, "mm_token_type_ids": (ids == IMAGE).long() + 2 * (ids == VIDEO).long()}
+
+
+def seconds(inputs, row, each):
+    """The inputs with second_per_grid_ts; of one row alone, whose pictures and videos are the last."""
+    more = {} if each is None else {"second_per_grid_ts": torch.tensor(each)}
+    if row is None:
+        return {**inputs, **more}
+    kept = {k: inputs[k][row:row + 1] for k in ("input_ids", "attention_mask", "mm_token_type_ids")}
+    attended = kept["attention_mask"][0].bool()
+    kept = {k: v[:, attended] for k, v in kept.items()}
+    assert not (kept["input_ids"] == IMAGE).any()
+    tokens, n, grid = int((kept["input_ids"] == VIDEO).sum()), 0, inputs["video_grid_thw"]
+    while int(grid[len(grid) - n:].prod(-1).sum()) // 4 < tokens:
+        n += 1
+    last = grid[len(grid) - n:]
+    return {**kept, "pixel_values_videos": inputs["pixel_values_videos"][-int(last.prod(-1).sum()):], "video_grid_thw": last, **more}
 
 
 def flat(config):
@@ -498,7 +521,9 @@ def qwen2_vl_fixtures():
     given = {k: v for k, v in two.items() if k != "mm_token_type_ids"}
     seed("places")
     given["position_ids"] = torch.randint(0, 40, (3, *two["input_ids"].shape))
-    yield "qwen2_vl", dict(config=qwen_config([2, 3, 3]), prefixed=False, cases=[told("both", two, args=HIDDEN), told("wide", one), told("placed", given)])
+    moving = qwen_inputs("moving", {}, [[(3, 4, 2), (2, 6)], [(2, 2, 4), (5, 2, 2)]], left=(1,))
+    yield "qwen2_vl", dict(config=qwen_config([2, 3, 3]), prefixed=False, cases=[
+        told("both", two, args=HIDDEN), told("wide", one), told("placed", given), told("videos", moving), case(cls, "videos_greedy", seconds(moving, 1, None), generate=dict(max_new_tokens=8))])
     yield "qwen2_vl_base", dict(config=qwen_config([4, 2, 2]), prefixed=False, dtype=torch.float16, cases=[told("both", two, cls="Qwen2VLModel", rows="last_hidden_state", args=HIDDEN)])
     yield "qwen2_vl_flat", dict(config=qwen_config([2, 1, 1], num_attention_heads=4, num_key_value_heads=2, tie_word_embeddings=True), prefixed=False, dtype=torch.bfloat16,
                                 config_edit=flat, cases=[told("both", two)])
@@ -511,7 +536,10 @@ def qwen2_vl_fixtures():
     cls = "Qwen2_5_VLForConditionalGeneration"
     some = qwen_inputs("windows", near, [[(8, 8), (2, 10)], [(6, 10)]], left=(1,))
     newer = T.Qwen2_5_VLConfig
-    yield "qwen2_5_vl", dict(config=qwen_config([2, 3, 3], near, newer), prefixed=False, cases=[told("both", some, cls=cls, args=HIDDEN)])
+    moving = qwen_inputs("moving windows", near, [[(3, 8, 10), (6, 6)], [(2, 10, 2), (4, 2, 4)]], left=(0,))
+    yield "qwen2_5_vl", dict(config=qwen_config([2, 3, 3], {**near, "tokens_per_second": 3}, newer), prefixed=False, cases=[
+        told("both", some, cls=cls, args=HIDDEN), told("videos", seconds(moving, None, [0.83, 2.0, 0.0]), cls=cls), told("frames", moving, cls=cls),
+        case(cls, "videos_greedy", seconds(moving, 1, [1.7, 0.4]), generate=dict(max_new_tokens=8))])
     yield "qwen2_5_vl_base", dict(config=qwen_config([2, 3, 3], near, newer), prefixed=False, dtype=torch.float16,
                                   cases=[told("both", some, cls="Qwen2_5_VLModel", rows="last_hidden_state")])
     wide = {**near, "window_size": 35, "patch_size": 5, "num_heads": 3, "hidden_act": "gelu_pytorch_tanh", "fullatt_block_indexes": []}  # 35 // 2 // 5: 3 rows
@@ -539,7 +567,10 @@ def qwen3_vl_fixtures():
     given = {k: v for k, v in two.items() if k != "mm_token_type_ids"}
     seed("interleaved")
     given["position_ids"] = torch.randint(0, 40, (3, *two["input_ids"].shape))
-    yield "qwen3_vl", dict(config=qwen3_config([3, 3, 2]), prefixed=False, cases=[told("both", two, args=HIDDEN), told("wide", qwen_inputs("thin", STACKS, [[(2, 10)]])), told("placed", given)])
+    moving = qwen_inputs("moving stacks", STACKS, [[(3, 4, 2), (2, 6)], [(2, 2, 4), (4, 2, 2)]], left=(1,))
+    yield "qwen3_vl", dict(config=qwen3_config([3, 3, 2]), prefixed=False, cases=[
+        told("both", two, args=HIDDEN), told("wide", qwen_inputs("thin", STACKS, [[(2, 10)]])), told("placed", given), told("videos", moving),
+        case("Qwen3VLForConditionalGeneration", "videos_greedy", seconds(moving, 1, None), generate=dict(max_new_tokens=8))])
     yield "qwen3_vl_base", dict(config=qwen3_config([4, 3, 1]), prefixed=False, dtype=torch.float16, cases=[told("both", two, "Qwen3VLModel", "last_hidden_state", args=HIDDEN)])
     odd = {**STACKS, "depth": 2, "hidden_size": 12, "num_heads": 3, "patch_size": 3, "temporal_patch_size": 1, "spatial_merge_size": 3, "in_channels": 1, "hidden_act": "gelu",
            "num_position_embeddings": 4, "deepstack_visual_indexes": [1, 0]}

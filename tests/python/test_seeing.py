@@ -318,7 +318,7 @@ class Texts(unittest.TestCase):
                                       (2, "1 image tokens", ("generate", llava, "<image> the cat", "--image", picture, "--image", picture)),
                                       (2, "0 image tokens", ("generate", qwen, "the cat", "--image", picture)),
                                       (2, "2 image tokens", ("generate", qwen, "<|image_pad|> <|image_pad|> the cat", "--image", picture)),
-                                      (3, "videos are not supported", ("generate", qwen, "<|image_pad|> and <|video_pad|> :", "--image", picture)),
+                                      (2, "single frames", ("generate", qwen, "<|image_pad|> and <|video_pad|> :", "--image", picture)),
                                       (2, "--image", ("vqa", llava, "what is this ?")),
                                       (2, "takes one", ("vqa", vqa, "what ?", "--image", picture, "--image", picture)),
                                       (2, "no question", ("caption", vqa, picture)),

@@ -1,4 +1,4 @@
-/* models_places_test.c - Qwen2-VL: where its pictures stand (M-RoPE), and what is refused: counts
+/* models_places_test.c - Qwen2-VL: where its pictures and videos stand (M-RoPE), and what is refused: counts
  * that do not match, configs and processors that cannot be. */
 #include "test_endpoint.h"
 
@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "dispatch/pack.h"
+#include "dispatch/videos.h"
 #include "tasks/open.h"
 #include "temp.h"
 #include "vision/image_processor.h"
@@ -13,13 +14,17 @@
 
 enum { IMAGE = 59, VIDEO = 58 };
 
-static accel_endpoint *open_model(accel *ctx) {
+static accel_endpoint *open_named(accel *ctx, const char *model) {
   accel_init_params how = accel_init_params_default();
+  char path[256];
   accel_endpoint *ep;
   how.device = "reference";
-  assert_ok(accel__open(ctx, ACCEL_FIXTURES "/models/qwen2_vl", &how, &ep));
+  snprintf(path, sizeof path, "%s/models/%s", ACCEL_FIXTURES, model);
+  assert_ok(accel__open(ctx, path, &how, &ep));
   return ep;
 }
+
+static accel_endpoint *open_model(accel *ctx) { return open_named(ctx, "qwen2_vl"); }
 
 static accel_status place(const accel_endpoint *ep, const int32_t *ids, const int32_t *lengths,
                           uint32_t n, const int64_t *grid, int64_t pictures, int32_t *out,
@@ -80,8 +85,103 @@ static void tokens_and_pictures_must_match(void **state) {
   refused(place(ep, ids, &n6, 1, odd, 1, out, NULL), ACCEL_ERROR_ARGUMENT, "no multiples of 2");
   assert_non_null(strstr(accel__remedy_text(), "spatial_merge_size"));
   refused(place(ep, ids, &n6, 1, none, 1, out, NULL), ACCEL_ERROR_ARGUMENT, "0 x 4 x 4");
-  refused(place(ep, ids, &n6, 1, huge, 1, out, NULL), ACCEL_ERROR_ARGUMENT, "picture 0");
-  refused(place(ep, video, &n3, 1, grid, 0, out, NULL), ACCEL_ERROR_UNSUPPORTED, "video");
+  refused(place(ep, ids, &n6, 1, huge, 1, out, NULL), ACCEL_ERROR_ARGUMENT, "1099511627776 x 4");
+  refused(place(ep, video, &n3, 1, grid, 0, out, NULL), ACCEL_ERROR_ARGUMENT, "more pictures");
+  accel__close(&ep);
+  accel_destroy(&ctx);
+}
+
+/* A video of 3 frames of 1 x 2 rows: they count frames, or what time_steps say, which goes on behind
+ * the text that follows; a sequence goes on behind its last token. */
+static void frames_by_hand(void **state) {
+  (void)state;
+  accel *ctx = test_context();
+  accel_endpoint *ep = open_named(ctx, "qwen2_5_vl");
+  const int32_t ids[] = {7, VIDEO, VIDEO, VIDEO, VIDEO, VIDEO, VIDEO, 9}, length = 8;
+  int64_t grid[] = {3, 2, 4};
+  float step = 2.6f;
+  const int32_t wide[8] = {0, 1, 2, 1, 2, 1, 2, 3}, high[8] = {0, 1, 1, 1, 1, 1, 1, 3},
+                counted[8] = {0, 1, 1, 2, 2, 3, 3, 3}, timed[8] = {0, 1, 1, 3, 3, 6, 6, 3};
+  accel_tensor in[] = {
+      {.name = "image_grid_thw", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 3}, .data = grid},
+      {.name = ACCEL__TIME_STEPS, .dtype = ACCEL_F32, .rank = 1, .dim = {1}, .data = &step}};
+  const accel__mrope_input tokens = {.ids = ids, .lengths = &length, .n = 1, .tokens = 8};
+  int32_t out[3 * 8], rope_delta;
+  for (uint32_t n = 1; n <= 2; n++) {
+    assert_ok(accel__mrope_positions(ep, &(accel_tensors){n, in}, &tokens, out, &rope_delta));
+    assert_memory_equal(out, n == 1 ? counted : timed, sizeof counted);
+    assert_memory_equal(out + 8, high, sizeof high);
+    assert_memory_equal(out + 16, wide, sizeof wide);
+    assert_int_equal(rope_delta, 4 - 8);
+  }
+  accel__close(&ep);
+  accel_destroy(&ctx);
+}
+
+/* A picture of 2 x 2 patches and a video of 2 frames of 2 x 4; each change of the inputs, and what is
+ * said then. */
+static void videos_and_text_must_match(void **state) {
+  (void)state;
+  accel *ctx = test_context();
+  accel_endpoint *ep = open_named(ctx, "qwen2_5_vl");
+  int64_t ids[] = {VIDEO, VIDEO, VIDEO, VIDEO, 7, IMAGE, 9}, types[] = {2, 2, 2, 2, 0, 1, 0},
+          grid[] = {1, 2, 2}, moving[] = {2, 2, 4};
+  float second = 0.5f;
+  static float pixels[4 * 96], frames[17 * 96];
+  accel_tensor in[] = {
+      {.name = "input_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 7}, .data = ids},
+      {.name = "pixel_values", .dtype = ACCEL_F32, .rank = 2, .dim = {4, 96}, .data = pixels},
+      {.name = "image_grid_thw", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 3}, .data = grid},
+      {.name = "pixel_values_videos",
+       .dtype = ACCEL_F32,
+       .rank = 2,
+       .dim = {16, 96},
+       .data = frames},
+      {.name = "second_per_grid_ts", .dtype = ACCEL_F32, .rank = 1, .dim = {1}, .data = &second},
+      {.name = "mm_token_type_ids", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 7}, .data = types},
+      {.name = "video_grid_thw", .dtype = ACCEL_I64, .rank = 2, .dim = {1, 3}, .data = moving}};
+  accel_tensors list = {7, in}, *out = NULL;
+  const char *name = "logits";
+#define REFUSED(words) \
+  refused(accel__run_padded(ep, &list, &name, 1, &out), ACCEL_ERROR_ARGUMENT, words)
+  assert_ok(accel__run_padded(ep, &list, &name, 1, &out));
+  accel__tensors_free(&out);
+  list.n = 6;
+  REFUSED("'video_grid_thw' is missing");
+  list.n = 7;
+  types[0] = 1;
+  REFUSED("mm_token_type_ids row 0 holds 1 at 0");
+  types[0] = 2;
+  second = -1;
+  REFUSED("'second_per_grid_ts' holds -1 for video 0");
+  second = 0;
+  in[4].dim[0] = 2;
+  REFUSED("'second_per_grid_ts' must hold a number for each video, [1]");
+  in[4].dim[0] = 1;
+  in[6].dim[1] = 1;
+  REFUSED("'video_grid_thw' must hold integers [videos, 3]");
+  in[6].dim[1] = 3;
+  in[3].dim[0] = 15;
+  REFUSED("'pixel_values_videos' has 15 patches, fewer than 'video_grid_thw' says");
+  in[3].dim[0] = 17;
+  REFUSED("16 of the 17 patches of 'pixel_values_videos'");
+  in[3].dim[0] = 16;
+  in[3].dim[1] = 95;
+  REFUSED("same dtype and columns");
+  in[3].dim[1] = 96;
+  moving[1] = 3;
+  REFUSED("3 x 4 patches, no multiples of 2");
+  moving[1] = 2;
+  list.n = 5; /* without types, which would tell first */
+  in[4] = in[6];
+  ids[4] = VIDEO;
+  REFUSED("more videos (token 58) than the 1");
+  ids[4] = 7;
+  ids[3] = 9;
+  REFUSED("3 image tokens");
+  ids[0] = ids[1] = ids[2] = 9;
+  REFUSED("show 0 of the 1 videos");
+#undef REFUSED
   accel__close(&ep);
   accel_destroy(&ctx);
 }
@@ -261,7 +361,10 @@ static void processors(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(places_by_hand),
                                      cmocka_unit_test(tokens_and_pictures_must_match),
+                                     cmocka_unit_test(frames_by_hand),
+                                     cmocka_unit_test(videos_and_text_must_match),
                                      cmocka_unit_test(forward_checks_its_inputs),
-                                     cmocka_unit_test(configs), cmocka_unit_test(processors)};
+                                     cmocka_unit_test(configs),
+                                     cmocka_unit_test(processors)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
