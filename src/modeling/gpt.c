@@ -101,6 +101,14 @@ static accel__tensor heads_of(accel__build *b, const accel__gpt *c, accel__tenso
   return c->rotary && part < 2 ? accel__rope_rows(b, y, &c->rope) : y;
 }
 
+/* Of the scores of layer i. */
+static double scale_of(const accel__gpt *c, uint32_t i) {
+  const double scale = c->unscaled     ? 1.0
+                       : c->scale != 0 ? c->scale
+                                       : 1.0 / sqrt((double)head_dim(c));
+  return c->inverse_layer ? scale / (double)(i + 1) : scale;
+}
+
 static accel__tensor attention(accel__build *b, const accel__gpt *c, accel__tensor x,
                                accel__tensor residual, uint32_t i) {
   const int64_t d = head_dim(c), window = c->sliding[i] ? c->window : 0;
@@ -109,10 +117,7 @@ static accel__tensor attention(accel__build *b, const accel__gpt *c, accel__tens
   accel__attention how = accel__attention_of(b, c->heads);
   how.kv_heads = c->kv_heads;
   how.causal = true;
-  how.scale = (c->unscaled     ? 1.0
-               : c->scale != 0 ? c->scale
-                               : 1.0 / sqrt((double)d)) /
-              (c->inverse_layer ? (double)(i + 1) : 1.0);
+  how.scale = scale_of(c, i);
   if (window > 0) how.left = window - 1; /* the token itself counts */
   if (c->slopes != NULL) {
     how.bias_kind = ACCEL_PLUGIN_BIAS_ALIBI;
@@ -129,7 +134,34 @@ static accel__tensor feed_forward(accel__build *b, const accel__gpt *c, accel__t
   return dense(b, c, x, c->hidden, c->bias, residual, NULL, i, c->down);
 }
 
-static accel__tensor layer(accel__build *b, const accel__gpt *c, accel__tensor x, uint32_t i) {
+/* What a decoder below an encoder attends to. */
+typedef struct crossing {
+  const accel__seq2seq *how;
+  accel__tensor memory;
+} crossing;
+
+accel__keys accel__gpt_keys(accel__build *b, const accel__gpt *c, accel__tensor memory,
+                            uint32_t i) {
+  accel__tensor kv[2];
+  char path[200];
+  snprintf(path, sizeof path, "%s.%u.crossattention.c_attn", c->layer, i);
+  for (int64_t part = 0; part < 2; part++)
+    kv[part] = accel__dense_transposed(b, memory, c->hidden, part * c->hidden, 2 * c->hidden, -1,
+                                       NULL, path);
+  return (accel__keys){kv[0], kv[1]};
+}
+
+static accel__tensor cross_attention(accel__build *b, const accel__gpt *c, const crossing *to,
+                                     accel__tensor x, uint32_t i) {
+  accel__tensor y = norm(b, c, x, i, "ln_cross_attn");
+  y = dense(b, c, y, c->hidden, c->bias, -1, NULL, i, "crossattention.q_attn");
+  y = accel__cross_attend(b, to->how, y, to->memory, i, scale_of(c, i));
+  return dense(b, c, y, c->hidden, c->bias, x, NULL, i, "crossattention.c_proj");
+}
+
+/* cross: NULL without an encoder */
+static accel__tensor layer(accel__build *b, const accel__gpt *c, const crossing *cross,
+                           accel__tensor x, uint32_t i) {
   if (c->post_norm) {
     x = norm(b, c, attention(b, c, x, x, i), i, c->norm1);
     return norm(b, c, feed_forward(b, c, x, x, i), i, c->norm2);
@@ -140,6 +172,7 @@ static accel__tensor layer(accel__build *b, const accel__gpt *c, accel__tensor x
     return feed_forward(b, c, z, attention(b, c, y, x, i), i);
   }
   x = attention(b, c, y, c->residual_normed ? y : x, i);
+  if (cross != NULL) x = cross_attention(b, c, cross, x, i);
   y = norm(b, c, x, i, c->norm2);
   return feed_forward(b, c, y, c->residual_normed ? y : x, i);
 }
@@ -147,7 +180,6 @@ static accel__tensor layer(accel__build *b, const accel__gpt *c, accel__tensor x
 /* Words, and rows of the position table behind those in front of position 0. */
 static accel__tensor embeddings(accel__build *b, const accel__gpt *c) {
   int64_t width = c->embedding != 0 ? c->embedding : c->hidden;
-  accel__at(b->p, 0, "embeddings");
   accel__tensor x = accel__merge_images(
       b, accel__embedding(b, b->input_ids, c->vocab, width, c->token_embedding));
   if (b->token_type_ids >= 0 && !b->decoding) {
@@ -167,16 +199,17 @@ static accel__tensor embeddings(accel__build *b, const accel__gpt *c) {
                        accel__gather(b->p, table, b->position_ids));
 }
 
-static accel__tensor hidden(accel__build *b, const void *config) {
-  const accel__gpt *c = config;
+/* The first layer is stage `stage`. */
+static accel__tensor rows(accel__build *b, const accel__gpt *c, const crossing *cross,
+                          uint32_t stage) {
   int64_t width = c->embedding != 0 ? c->embedding : c->hidden;
   accel__tensor x = embeddings(b, c);
   for (uint32_t i = 0; i < (uint32_t)c->layers; i++) {
     accel__add_hidden(b, x);
-    accel__at(b->p, i + 1, "layers.%u", i);
-    x = layer(b, c, x, i);
+    accel__at(b->p, stage + i, "layers.%u", i);
+    x = layer(b, c, cross, x, i);
   }
-  accel__at(b->p, (uint32_t)c->layers + 1, "head");
+  if (cross == NULL) accel__at(b->p, stage + (uint32_t)c->layers, "head");
   if (c->last_norm != NULL)
     x = c->norm_affine ? accel__norm_layer(b, x, -1, c->eps, !c->no_norm_bias, "%s", c->last_norm)
                        : accel__layer_norm(b->p, x, -1, -1, -1, c->eps);
@@ -184,6 +217,17 @@ static accel__tensor hidden(accel__build *b, const void *config) {
     x = accel__dense_layer(b, x, width, false, -1, NULL, "%s", c->project_out);
   accel__add_hidden(b, x);
   return x;
+}
+
+static accel__tensor hidden(accel__build *b, const void *config) {
+  accel__at(b->p, 0, "embeddings");
+  return rows(b, config, NULL, 1);
+}
+
+accel__tensor accel__gpt_decoder(accel__build *b, const accel__gpt *c, const accel__seq2seq *how,
+                                 accel__tensor memory, uint32_t stage) {
+  accel__at(b->p, stage, "embeddings");
+  return rows(b, c, &(crossing){how, memory}, stage);
 }
 
 accel_status accel__gpt_build(accel__build *b, const accel__gpt *c) {

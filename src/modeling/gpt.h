@@ -4,8 +4,8 @@
 #ifndef ACCEL_MODELING_GPT_H
 #define ACCEL_MODELING_GPT_H
 
-#include "modeling/causal.h"
 #include "modeling/rope.h"
+#include "modeling/seq2seq.h"
 
 typedef enum accel__qkv {
   ACCEL__QKV_SEPARATE, /* three weights */
@@ -111,6 +111,12 @@ accel_status accel__gpt_read_rope(accel__build *b, accel__gpt *c, double partial
 accel_status accel__gpt_model(const accel__model_request *request, const char *architecture,
                               accel__model *model, const char *prefix,
                               accel_status (*read)(accel__build *b, accel__gpt *c));
+/* As the decoder of a composite (names below b->scope), with attention to an encoder's rows behind
+ * each layer's own: rows of side 1 over memory (-1: over what the session holds), the first layer
+ * being stage `stage` of the program; and keys and values of layer i.  GPT-2's names. */
+accel__tensor accel__gpt_decoder(accel__build *b, const accel__gpt *c, const accel__seq2seq *how,
+                                 accel__tensor memory, uint32_t stage);
+accel__keys accel__gpt_keys(accel__build *b, const accel__gpt *c, accel__tensor memory, uint32_t i);
 /* Checks, inputs, layers, heads, entries. */
 accel_status accel__gpt_build(accel__build *b, const accel__gpt *c);
 

@@ -2,7 +2,7 @@
 #include "models/decoders.h"
 
 accel_status accel__gpt2_read(accel__build *b, accel__gpt *c) {
-  bool scaled = true, cross = false;
+  bool scaled = true;
   *c = (accel__gpt){.vocab = 50257,
                     .hidden = 768,
                     .layers = 12,
@@ -30,11 +30,9 @@ accel_status accel__gpt2_read(accel__build *b, accel__gpt *c) {
       ACCEL_GPT_GPT2_FIELDS(*c, &c->positions),
       ACCEL_FIELD_BOOL("scale_attn_weights", &scaled),
       ACCEL_FIELD_BOOL("scale_attn_by_inverse_layer_idx", &c->inverse_layer),
-      ACCEL_FIELD_BOOL("add_cross_attention", &cross),
   };
   ACCEL_TRY(accel__read_fields(b, fields, sizeof fields / sizeof *fields));
   ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 50256, /*eos*/ 50256, /*pad*/ -1));
-  if (cross) return accel__refuse(b, "field 'add_cross_attention': true is not supported");
   if (c->inner == 0) c->inner = 4 * c->hidden;
   c->kv_heads = c->heads;
   c->unscaled = !scaled;

@@ -1,15 +1,19 @@
 /* vision_encoder_decoder.c - a picture's encoder under a decoder of text (transformers'
  * VisionEncoderDecoderModel): ViT, DeiT, Swin or Donut's Swin under TrOCR's decoder, which is
- * BART's, or mBART's.  The composites are TrOCR, the text of a line of writing, and Donut, what a
- * page says as the text that its prompt begins. */
+ * BART's, mBART's or GPT-2.  The composites are TrOCR, the text of a line of writing, Donut, what a
+ * page says as the text that its prompt begins, and captions by GPT-2. */
 #include <string.h>
 
 #include "models/bart.h"
+#include "models/decoders.h"
 #include "models/swin.h"
 #include "models/vit.h"
 
 typedef struct composite {
-  accel__bart decoder;
+  accel__bart bart;                 /* the decoder, unless it is a GPT-2 */
+  accel__gpt *gpt;                  /* NULL: it is not */
+  int64_t hidden, positions, vocab; /* of the decoder */
+  accel__seq2seq how;
   accel__vit *vit;         /* embedding it sets its rows; NULL: the encoder is a Swin */
   accel__swin_model *swin; /* likewise its grid; NULL: it is a ViT */
   bool donut;              /* that Swin has no norm behind its last stage */
@@ -63,49 +67,41 @@ static accel_status read_encoder(accel__build *b, composite *m) {
   return accel__enter_config(b, NULL);
 }
 
-/* Ids of the decoder's config, over which those of the root stand. */
-static accel_status read_ids(accel__build *b) {
-  int64_t start = 2;
-  ACCEL_TRY(
-      accel__json_int(b->file, b->config, "decoder_start_token_id", 0, ACCEL__MAX_VOCAB, &start));
-  ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 0, /*eos*/ 2, /*pad*/ 1));
+/* The ids of the decoder's config are read; those of the root stand above them.  start: what decoding
+ * begins with where neither says; -1: bos. */
+static accel_status read_root_ids(accel__build *b, int64_t start) {
+  if (b->model->decoder_start_id >= 0) start = b->model->decoder_start_id;
   ACCEL_TRY(accel__enter_config(b, NULL));
   const int64_t bos = b->model->bos_id, pad = b->model->pad_id,
                 eos = b->model->n_eos > 0 ? b->model->eos_ids[0] : -1;
   ACCEL_TRY(accel__read_token_ids(b, bos, eos, pad));
-  if (b->model->decoder_start_id < 0) b->model->decoder_start_id = start;
+  if (b->model->decoder_start_id < 0)
+    b->model->decoder_start_id = start >= 0 ? start : b->model->bos_id;
   return ACCEL_OK;
 }
 
 /* Width of what cross attention reads: the encoder's, brought to the decoder's where nothing is
- * said of it and they differ.  mBART's attention reads rows of its own width alone. */
-static accel_status read_width(const accel__build *b, composite *m, bool mbart) {
-  const int64_t hidden = m->decoder.hidden;
+ * said of it and they differ.  own_width: mBART's and GPT-2's attention reads rows of its own width
+ * alone. */
+static accel_status read_width(const accel__build *b, composite *m, bool own_width) {
   int64_t width = 0;
   ACCEL_TRY(accel__json_int(b->file, b->config, "cross_attention_hidden_size", 0, ACCEL__MAX_WIDTH,
                             &width));
-  m->projects = width == 0 && hidden != m->width;
+  m->projects = width == 0 && m->hidden != m->width;
   if (width > 0 && width != m->width)
     return accel__refuse(
         b, "field 'cross_attention_hidden_size' is %lld, the encoder's hidden_size %lld",
         (long long)width, (long long)m->width);
-  if (mbart && width > 0 && width != hidden)
-    return accel__refuse(b, "field 'cross_attention_hidden_size' is %lld, mBART's d_model %lld",
-                         (long long)width, (long long)hidden);
+  if (own_width && width > 0 && width != m->hidden)
+    return accel__refuse(b, "field 'cross_attention_hidden_size' is %lld, the decoder's width %lld",
+                         (long long)width, (long long)m->hidden);
   return ACCEL_OK;
 }
 
-static accel_status read_decoder(accel__build *b, composite *m) {
-  accel__bart *c = &m->decoder;
-  const char *type = NULL;
+/* TrOCR's decoder and mBART's. */
+static accel_status read_bart(accel__build *b, composite *m, bool mbart) {
+  accel__bart *c = &m->bart;
   bool learned = true;
-  ACCEL_TRY(accel__enter_config(b, "decoder"));
-  ACCEL_TRY(accel__json_string(b->file, b->config, "model_type", &type));
-  const bool mbart = type != NULL && strcmp(type, "mbart") == 0;
-  if (!mbart && (type == NULL || strcmp(type, "trocr") != 0))
-    return accel__refuse(b,
-                         "field 'decoder.model_type': '%s' is not supported; known: trocr, mbart",
-                         type != NULL ? type : "");
   *c = (accel__bart){.hidden = 1024,
                      .positions = mbart ? 1024 : 512,
                      .encoder = {.layers = m->layers},
@@ -133,8 +129,45 @@ static accel_status read_decoder(accel__build *b, composite *m) {
   ACCEL_TRY(accel__divides(b, "decoder_attention_heads", c->decoder.heads, "d_model", c->hidden));
   if (!learned)
     return accel__refuse(b, "field 'use_learned_position_embeddings': false is not supported");
+  m->hidden = c->hidden;
+  m->positions = c->positions;
+  m->vocab = c->decoder.vocab;
+  m->how = accel__bart_seq2seq(c);
   ACCEL_TRY(read_width(b, m, mbart));
-  return read_ids(b);
+  ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 0, /*eos*/ 2, /*pad*/ 1));
+  return read_root_ids(b, 2);
+}
+
+static accel_status read_gpt2(accel__build *b, composite *m) {
+  accel__gpt *c = m->gpt = accel__arena_alloc(b->arena, sizeof *c);
+  bool cross = false;
+  if (c == NULL) return ACCEL_ERROR_OUT_OF_MEMORY;
+  ACCEL_TRY(accel__gpt2_read(b, c));
+  ACCEL_TRY(accel__json_bool(b->file, b->config, "add_cross_attention", &cross));
+  if (!cross)
+    return accel__refuse(b, "field 'decoder.add_cross_attention' must be true under an encoder");
+  ACCEL_TRY(accel__divides(b, "decoder.n_head", c->heads, "decoder.n_embd", c->hidden));
+  m->hidden = c->hidden;
+  m->positions = c->positions;
+  m->vocab = c->vocab;
+  m->how = (accel__seq2seq){.layers = c->layers,
+                            .heads = c->heads,
+                            .head_dim = c->hidden / c->heads,
+                            .hidden = c->hidden};
+  ACCEL_TRY(read_width(b, m, true));
+  return read_root_ids(b, -1);
+}
+
+static accel_status read_decoder(accel__build *b, composite *m) {
+  const char *type = NULL;
+  ACCEL_TRY(accel__enter_config(b, "decoder"));
+  ACCEL_TRY(accel__json_string(b->file, b->config, "model_type", &type));
+  if (type != NULL && strcmp(type, "gpt2") == 0) return read_gpt2(b, m);
+  if (type != NULL && (strcmp(type, "trocr") == 0 || strcmp(type, "mbart") == 0))
+    return read_bart(b, m, strcmp(type, "mbart") == 0);
+  return accel__refuse(
+      b, "field 'decoder.model_type': '%s' is not supported; known: trocr, mbart, gpt2",
+      type != NULL ? type : "");
 }
 
 /* ---- the two sides ---- */
@@ -161,9 +194,7 @@ static accel__tensor encode(accel__build *b, const void *config) {
   accel__tensor x = m->swin != NULL ? encode_swin(b, m) : encode_vit(b, m);
   b->scope = NULL;
   *m->seen = x;
-  return m->projects
-             ? accel__dense_layer(b, x, m->decoder.hidden, true, -1, NULL, "enc_to_dec_proj")
-             : x;
+  return m->projects ? accel__dense_layer(b, x, m->hidden, true, -1, NULL, "enc_to_dec_proj") : x;
 }
 
 static void output_encoded(accel__build *b, const void *config) {
@@ -173,26 +204,33 @@ static void output_encoded(accel__build *b, const void *config) {
 
 static accel__tensor decode(accel__build *b, const void *config, accel__tensor memory) {
   const composite *m = config;
-  b->scope = "decoder.model.";
-  accel__tensor x = accel__bart_decoder(b, &m->decoder, memory);
+  b->scope = m->gpt != NULL ? "decoder.transformer." : "decoder.model.";
+  accel__tensor x = m->gpt != NULL
+                        ? accel__gpt_decoder(b, m->gpt, &m->how, memory, (uint32_t)m->layers + 1)
+                        : accel__bart_decoder(b, &m->bart, memory);
   b->scope = NULL;
   return x;
 }
 
 static accel__keys keys(accel__build *b, const void *config, accel__tensor memory, uint32_t i) {
   const composite *m = config;
-  b->scope = "decoder.model.";
-  const accel__keys kv = accel__bart_keys(b, &m->decoder, memory, i);
-  b->scope = NULL;
+  const char *outer = b->scope; /* of the decoder, where it asks for them */
+  b->scope = m->gpt != NULL ? "decoder.transformer." : "decoder.model.";
+  const accel__keys kv = m->gpt != NULL ? accel__gpt_keys(b, m->gpt, memory, i)
+                                        : accel__bart_keys(b, &m->bart, memory, i);
+  b->scope = outer;
   return kv;
 }
 
-/* TrOCR's head is output_projection, mBART's lm_head. */
+/* TrOCR's head is output_projection, that of the others lm_head. */
 static accel__tensor logits(accel__build *b, const void *config, accel__tensor x) {
   const composite *m = config;
-  return accel__head_vocabulary(
-      b, x, m->decoder.decoder.vocab, m->decoder.tied, "decoder.model.decoder.embed_tokens",
-      m->decoder.before ? "decoder.lm_head" : "decoder.output_projection", NULL);
+  if (m->gpt != NULL)
+    return accel__head_vocabulary(b, x, m->vocab, m->gpt->tied, "decoder.transformer.wte",
+                                  "decoder.lm_head", NULL);
+  return accel__head_vocabulary(b, x, m->vocab, m->bart.tied, "decoder.model.decoder.embed_tokens",
+                                m->bart.before ? "decoder.lm_head" : "decoder.output_projection",
+                                NULL);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,
@@ -207,22 +245,20 @@ static accel_status build(const accel__model_request *request, const char *archi
   b.is_base = false; /* its name ends in "Model", but it has a head */
   ACCEL_TRY(read_encoder(&b, m));
   ACCEL_TRY(read_decoder(&b, m));
-  const accel__bart *c = &m->decoder;
-  model->hidden_size = c->hidden;
-  model->max_positions = c->positions;
+  model->hidden_size = m->hidden;
+  model->max_positions = m->positions;
   model->generation.answer_prefix = m->donut;
   m->pixels = m->swin != NULL ? accel__swin_pictures(&b, m->swin)
                               : accel__add_pixels(&b, m->vit->c.channels, NULL);
-  accel__add_decoder_tokens(&b, c->decoder.vocab, ACCEL__DEFAULT_REQUIRED);
-  accel__add_positions(&b, c->positions, ACCEL__DEFAULT_ARANGE, 0);
-  accel__seq2seq how = accel__bart_seq2seq(c);
-  how.config = m;
-  how.encoder = encode;
-  how.decoder = decode;
-  how.keys = keys;
-  how.logits = logits;
-  how.output_encoded = output_encoded;
-  return accel__seq2seq_build(&b, &how);
+  accel__add_decoder_tokens(&b, m->vocab, ACCEL__DEFAULT_REQUIRED);
+  accel__add_positions(&b, m->positions, ACCEL__DEFAULT_ARANGE, 0);
+  m->how.config = m;
+  m->how.encoder = encode;
+  m->how.decoder = decode;
+  m->how.keys = keys;
+  m->how.logits = logits;
+  m->how.output_encoded = output_encoded;
+  return accel__seq2seq_build(&b, &m->how);
 }
 
 static const char *const classes[] = {"VisionEncoderDecoderModel", NULL};

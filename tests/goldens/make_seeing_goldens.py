@@ -280,20 +280,32 @@ def blip(name, cls):
     return lines
 
 
+SEEN_WIDE = dict(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=3, image_size=[24, 36], patch_size=6)
+
+
 def trocr(name, cls=None):
     """ViT under TrOCR's decoder; with `cls` DeiT, whose width is another one than the decoder's."""
-    seen = dict(hidden_size=24, intermediate_size=31, num_hidden_layers=2, num_attention_heads=3, image_size=[24, 36], patch_size=6)
-    encoder = T.DeiTConfig(**{**seen, "image_size": 24}) if cls else T.ViTConfig(**seen)
+    encoder = T.DeiTConfig(**{**SEEN_WIDE, "image_size": 24}) if cls else T.ViTConfig(**SEEN_WIDE)
     decoder = T.TrOCRConfig(vocab_size=len(WORDS), d_model=20 if cls else 16, decoder_layers=2, decoder_attention_heads=4 if cls else 2, decoder_ffn_dim=27, max_position_embeddings=40,
                             cross_attention_hidden_size=None if cls else 24, is_decoder=True, add_cross_attention=True, bos_token_id=1, eos_token_id=2, pad_token_id=0,
                             decoder_start_token_id=1, scale_embedding=bool(cls), layernorm_embedding=not cls, activation_function="relu" if cls else "gelu")
+    return composite(name, encoder, decoder, {"height": 24, "width": 24 if cls else 36}, cls, lambda m: m.decoder.output_projection)
+
+
+def vit_gpt2(name, same=False):
+    """ViT under GPT-2; with `same` of one width, with the options that its attention has."""
+    more = dict(n_embd=24, n_head=3, n_inner=29, scale_attn_by_inverse_layer_idx=True, activation_function="relu") if same else dict(n_embd=20, n_head=4)
+    decoder = T.GPT2Config(vocab_size=len(WORDS), n_layer=2, n_positions=40, is_decoder=True, add_cross_attention=True, bos_token_id=1, eos_token_id=2, **more)
+    return composite(name, T.ViTConfig(**SEEN_WIDE), decoder, {"height": 24, "width": 36}, None, lambda m: m.decoder.lm_head)
+
+
+def composite(name, encoder, decoder, size, cls, head):
     model = T.VisionEncoderDecoderModel(T.VisionEncoderDecoderConfig.from_encoder_decoder_configs(encoder, decoder))
     model.generation_config = T.GenerationConfig(bos_token_id=1, eos_token_id=2, pad_token_id=0, decoder_start_token_id=1)
-    size = {"height": 24, "width": 24 if cls else 36}
     processor = T.TrOCRProcessor(T.DeiTImageProcessor(size=size, crop_size=size) if cls else T.ViTImageProcessor(size=size), tokenizer("<s> $A </s>"))
     directory = save(name, model, processor)
     model = load(directory, T.VisionEncoderDecoderModel)
-    lines = ids_goldens(directory, model, model.decoder.output_projection, lambda: {"pixel_values": torch.randn(3, 3, size["height"], size["width"])}, 2)
+    lines = ids_goldens(directory, model, head(model), lambda: {"pixel_values": torch.randn(3, 3, size["height"], size["width"])}, 2)
     inputs = {"pixel_values": torch.randn(3, 3, size["height"], size["width"], generator=torch.Generator().manual_seed(5)), "decoder_input_ids": torch.arange(18).view(3, 6) + 5,
               "decoder_attention_mask": torch.tensor([[1] * 6, [1] * 4 + [0] * 2, [1] * 6])}
     with torch.no_grad():
@@ -559,7 +571,7 @@ def main(wanted):
     torch.set_num_threads(1)
     T.logging.disable_progress_bar()
     kinds = {"segformer": segment, "detr_panoptic": segment_objects, "depth_anything": depth, "dpt": lambda n: depth(n, True), "blip_caption": lambda n: blip(n, T.BlipForConditionalGeneration), "blip_vqa": lambda n: blip(n, T.BlipForQuestionAnswering),
-             "trocr": trocr, "trocr_deit": lambda n: trocr(n, True), "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True), "qwen3_vl": lambda n: qwen2_vl(n, third=True), "gemma3": gemma3, "paligemma": paligemma,
+             "trocr": trocr, "trocr_deit": lambda n: trocr(n, True), "vit_gpt2": vit_gpt2, "vit_gpt2_same": lambda n: vit_gpt2(n, True), "llava": llava, "llava_next": lambda n: llava(n, True), "qwen2_vl": qwen2_vl, "qwen2_5_vl": lambda n: qwen2_vl(n, True), "qwen3_vl": lambda n: qwen2_vl(n, third=True), "gemma3": gemma3, "paligemma": paligemma,
              "idefics3": idefics3, "internvl": internvl, "florence2": florence}
     listing = FIXTURES / "models" / "goldens_seeing.list"
     lines = listing.read_text().splitlines() if listing.exists() else []

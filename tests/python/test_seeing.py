@@ -266,8 +266,8 @@ class Texts(unittest.TestCase):
                 self.assertEqual(json.loads(out)["results"][0]["text"], case["want"])
 
     def test_writing(self):
-        """Pictures of writing: TrOCR has no prompt."""
-        for name in ("trocr", "trocr_deit"):
+        """Pictures of writing, and captions by GPT-2: VisionEncoderDecoderModel has no prompt."""
+        for name in ("trocr", "trocr_deit", "vit_gpt2", "vit_gpt2_same"):
             self.run_cases(name, golden(name)["cases"], lambda model, case: ("caption", model, path(case["files"][0])))
         _, err = tool("caption", os.path.join(SEEING, "trocr"), path("image/pictures/rgb.png"), "--prompt", "the", expected=2)
         self.assertIn("a picture alone", err)

@@ -373,8 +373,15 @@ static void test_refusals(void **state) {
       {"{\"model_type\":\"vision-encoder-decoder\",\"encoder\":{\"model_type\":\"beit\"}}",
        "field 'encoder.model_type': 'beit' is not supported; known: vit, deit, swin, donut-swin"},
       {"{\"model_type\":\"vision-encoder-decoder\",\"encoder\":{\"model_type\":\"donut-swin\"},"
+       "\"decoder\":{\"model_type\":\"bert\"}}",
+       "field 'decoder.model_type': 'bert' is not supported; known: trocr, mbart, gpt2"},
+      {"{\"model_type\":\"vision-encoder-decoder\",\"encoder\":{\"model_type\":\"vit\"},"
        "\"decoder\":{\"model_type\":\"gpt2\"}}",
-       "field 'decoder.model_type': 'gpt2' is not supported; known: trocr, mbart"},
+       "field 'decoder.add_cross_attention' must be true"},
+      {"{\"model_type\":\"vision-encoder-decoder\",\"encoder\":{\"model_type\":\"vit\"},"
+       "\"decoder\":{\"model_type\":\"gpt2\",\"add_cross_attention\":true,\"n_embd\":24,"
+       "\"n_head\":2,\"cross_attention_hidden_size\":768}}",
+       "field 'cross_attention_hidden_size' is 768, the decoder's width 24"},
   };
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     expect_refusal(cases[i][0], NULL, cases[i][1]);
