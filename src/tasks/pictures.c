@@ -93,7 +93,7 @@ accel_status accel__pictures_run(accel__picture_job *job, const accel_media *med
 
 accel_status accel__picture_begin(accel__picture_job *job, const char *task) {
   const char *directory;
-  ACCEL_TRY(accel__task_check(job->ep, task));
+  if (task) ACCEL_TRY(accel__task_check(job->ep, task));
   ACCEL_TRY(accel__media_directory(job->ep, &directory));
   return accel__image_processor_load(directory, &job->processor);
 }
