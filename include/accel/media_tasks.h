@@ -1,7 +1,7 @@
 /**
  * @file media_tasks.h
  * Pictures and sounds: preprocessing, classification, object detection, segmentation, depth,
- * documents, transcription.
+ * features, documents, transcription.
  *
  * Include accel/accel.h, which includes this file.  Results follow the pipelines of transformers
  * that are named at each function; models are fed through the processor of their directory
@@ -137,8 +137,8 @@ typedef struct accel_detect_params {
 
 /** Objects in pictures. */
 typedef struct accel_detections {
-  uint32_t n;                           /**< pictures */
-  const uint32_t *count;                /**< [n] objects of each */
+  uint32_t n;            /**< pictures */
+  const uint32_t *count; /**< [n] objects of each */
   /** [n][count[i]] in the order of the model's queries; of RT-DETR best first */
   const accel_detection *const *object;
   /** [n] heights of the pictures in pixels, upright. */
@@ -298,6 +298,24 @@ ACCEL_API void accel_depths_free(accel_depths **depths);
  */
 ACCEL_API accel_status accel_draw_depth(const accel_depths *found, uint32_t index, uint32_t bits,
                                         const char *path);
+
+/* ---- features ------------------------------------------------------------------------------ */
+
+/**
+ * What a model says of pictures before any head: pipeline image-feature-extraction (ViT, DeiT,
+ * DINOv2, DINOv3, Swin, ResNet, ConvNeXt; of other checkpoints of theirs when they are opened for
+ * the task "image-feature-extraction", which takes the class without a head).
+ *
+ * @param images [n]; each goes through the model by itself.
+ * @param pool 0: last_hidden_state, [1, tokens, dim], of ResNet and ConvNeXt [1, channels, height,
+ *             width].  1: pooler_output, [1, dim], of ResNet [1, channels, 1, 1].
+ * @param out [n] tensors, fp32, in the order of the pictures and with the name of the output.
+ *            Freed with accel_tensors_free().
+ * @return ACCEL_ERROR_UNSUPPORTED: the model takes no pictures, or has no such output.
+ */
+ACCEL_API accel_status accel_extract_image_features(accel_endpoint *endpoint,
+                                                    const accel_media *images, uint32_t n, int pool,
+                                                    accel_tensors **out);
 
 /* ---- documents ----------------------------------------------------------------------------- */
 

@@ -1,8 +1,9 @@
-/* api_pictures.c - segments and depth of pictures, and results drawn: argument checks, then tasks/. */
+/* api_pictures.c - segments, depth and features of pictures, and results drawn: argument checks, then tasks/. */
 #include <string.h>
 
 #include "api/api_check.h"
 #include "tasks/depth.h"
+#include "tasks/image_features.h"
 #include "tasks/segmentation.h"
 
 accel_status accel_draw_objects(const accel_media *image, const accel_detection *objects,
@@ -61,6 +62,13 @@ accel_status accel_estimate_depth(accel_endpoint *endpoint, const accel_media *i
   API_CALL(endpoint, out);
   ACCEL_TRY(accel__check_media(__func__, "images", images, n));
   return accel__estimate_depth(endpoint, images, n, out);
+}
+
+accel_status accel_extract_image_features(accel_endpoint *endpoint, const accel_media *images,
+                                          uint32_t n, int pool, accel_tensors **out) {
+  API_CALL(endpoint, out);
+  ACCEL_TRY(accel__check_media(__func__, "images", images, n));
+  return accel__extract_image_features(endpoint, images, n, pool != 0, out);
 }
 
 accel_status accel_draw_depth(const accel_depths *found, uint32_t index, uint32_t bits,

@@ -1,5 +1,5 @@
-/* cli_pictures.c - accel detect-objects, segment, depth-estimation, zero-shot-image and
- * zero-shot-audio. */
+/* cli_pictures.c - accel detect-objects, segment, depth-estimation, image-features, zero-shot-image
+ * and zero-shot-audio. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -208,6 +208,97 @@ int cmd_depth_estimation(cli_run *run) {
   return cli_on_operands(run, "depth-estimation", estimate_depth);
 }
 
+/* ---- features ---- */
+
+/* The elements as nested lists; returns those behind them. */
+static const float *json_elements(cli_json *json, const accel_tensor *t, uint32_t dim,
+                                  const float *values) {
+  const int64_t n = t->dim[dim];
+  if (dim + 1 == t->rank) {
+    cli_json_floats(json, NULL, values, (uint64_t)n);
+    return values + n;
+  }
+  cli_json_open(json, NULL, '[');
+  for (int64_t i = 0; i < n; ++i) values = json_elements(json, t, dim + 1, values);
+  cli_json_close(json, ']');
+  return values;
+}
+
+static void json_features(cli_json *json, const void *found, uint32_t i) {
+  const accel_tensor *t = &((const accel_tensors *)found)->item[i];
+  json_elements(json, t, 0, t->data);
+}
+
+static int print_json_features(cli_run *run, const accel_endpoint *endpoint,
+                               const accel_tensors *found) {
+  cli_json json;
+  const int code = cli_json_begin(run, "accel.image-features/1", &json);
+  if (code) return code;
+  cli_json_placement(&json, accel_placement(endpoint));
+  cli_json_open(&json, "results", '[');
+  for (uint32_t i = 0; i < found->n; ++i) json_features(&json, found, i);
+  cli_json_close(&json, ']');
+  return cli_json_end(run, &json);
+}
+
+static void print_features(const accel_tensors *found, const accel_media *media) {
+  cli_table table = {0};
+  cli_table_row(&table, 3, (const char *[]){"shape", "begins with", "picture"});
+  for (uint32_t i = 0; i < found->n; ++i) {
+    const accel_tensor *t = &found->item[i];
+    char shape[128] = "", head[160];
+    size_t at = 0;
+    for (uint32_t d = 0; d < t->rank; ++d)
+      at += (size_t)snprintf(shape + at, sizeof shape - at, "%s%lld", d ? " x " : "",
+                             (long long)t->dim[d]);
+    const uint32_t n = t->rank ? (uint32_t)t->dim[t->rank - 1] : 1;
+    cli_table_row(
+        &table, 3,
+        (const char *[]){shape, cli_vector_head(t->data, n, head, sizeof head), media[i].name});
+  }
+  cli_table_print(&table, "lll");
+}
+
+/* Of several pictures the names are numbered from 1. */
+static accel_status write_features(const char *path, const accel_tensors *found) {
+  accel_tensor *item = calloc((size_t)found->n + 1, sizeof *item);
+  char(*name)[64] = calloc((size_t)found->n + 1, sizeof *name);
+  accel_status status = ACCEL_ERROR_OUT_OF_MEMORY;
+  for (uint32_t i = 0; item && name && i < found->n; ++i) {
+    item[i] = found->item[i];
+    if (found->n > 1) {
+      snprintf(name[i], sizeof *name, "%.40s.%u", item[i].name, i + 1);
+      item[i].name = name[i];
+    }
+  }
+  if (item && name) status = accel_tensors_write(path, &(accel_tensors){found->n, item});
+  free(name);
+  free(item);
+  return status;
+}
+
+static int image_features(cli_run *run, accel_endpoint *endpoint, const accel_media *media,
+                          uint32_t n) {
+  accel_tensors *found = NULL;
+  int code = 0;
+  accel_status status =
+      accel_extract_image_features(endpoint, media, n, cli_flag(run, OPT_POOL), &found);
+  if (status == ACCEL_OK && run->value[OPT_OUTPUT])
+    status = write_features(run->value[OPT_OUTPUT], found);
+  if (status != ACCEL_OK)
+    code = cli_fail(run, status);
+  else if (cli_flag(run, OPT_JSON))
+    code = print_json_features(run, endpoint, found);
+  else
+    print_features(found, media);
+  accel_tensors_free(&found);
+  return code;
+}
+
+int cmd_image_features(cli_run *run) {
+  return cli_on_operands(run, "image-feature-extraction", image_features);
+}
+
 /* ---- labels of one's own ---- */
 
 static accel_status labels_for(const cli_run *run, accel_endpoint *endpoint,
@@ -307,6 +398,22 @@ static void release_segments(void *found) {
   accel_segmentations_free(&segments);
 }
 
+static accel_status call_features(cli_run *run, void *state, accel_endpoint *endpoint,
+                                  const cli_rows *rows, cli_found *found) {
+  (void)state;
+  accel_media *media = cli_row_media(rows);
+  if (!media) return ACCEL_ERROR_OUT_OF_MEMORY;
+  const accel_status status = accel_extract_image_features(
+      endpoint, media, rows->n, cli_flag(run, OPT_POOL), &found->tensors);
+  free(media);
+  return status;
+}
+
+static void release_features(void *found) {
+  accel_tensors *tensors = found;
+  accel_tensors_free(&tensors);
+}
+
 static accel_status call_choice(cli_run *run, accel_endpoint *endpoint, const cli_rows *rows,
                                 bool sounds, cli_found *found) {
   accel_media *media = cli_row_media(rows);
@@ -346,6 +453,15 @@ const cli_task cli_task_segment = {.name = "segment",
                                    .call = call_segments,
                                    .print = print_row_segments,
                                    .release = release_segments};
+const cli_task cli_task_image_features = {.name = "image-features",
+                                          .command = "image-features",
+                                          .model_task = "image-feature-extraction",
+                                          .field = {"image"},
+                                          .window = 16,
+                                          .shard = 512,
+                                          .call = call_features,
+                                          .print = json_features,
+                                          .release = release_features};
 const cli_task cli_task_zero_shot_image = {.name = "zero-shot-image",
                                            .command = "zero-shot-image",
                                            .model_task = "zero-shot-image-classification",

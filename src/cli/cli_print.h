@@ -86,6 +86,8 @@ void cli_html_end(FILE *to);
 /* Prints and empties it.  Columns named in `right` ('r' per column, else 'l') are aligned to the
  * right; the last column is cut at the width of a terminal, not when output goes elsewhere. */
 void cli_table_print(cli_table *table, const char *align);
+/* "[0.0123, -0.0456, ... 384 values]" of v[n], in `into`, which it returns. */
+const char *cli_vector_head(const float *v, uint32_t n, char *into, size_t size);
 /* `text` on one line, control characters as spaces, cut to `columns` with "..."; in `into`, which
  * it returns. */
 const char *cli_excerpt(const char *text, int columns, char *into, size_t size);

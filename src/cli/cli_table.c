@@ -205,3 +205,11 @@ int cli_flush(cli_run *run) {
              ? cli_error(run, ACCEL_ERROR_IO, "standard output: cannot write: %s", strerror(errno))
              : 0;
 }
+
+const char *cli_vector_head(const float *v, uint32_t n, char *into, size_t size) {
+  size_t at = (size_t)snprintf(into, size, "[");
+  for (uint32_t i = 0; i < n && i < 5; ++i)
+    at += (size_t)snprintf(into + at, size - at, "%s%.5f", i ? ", " : "", (double)v[i]);
+  snprintf(into + at, size - at, n > 5 ? ", ... %u values]" : "]", n);
+  return into;
+}

@@ -24,6 +24,7 @@ typedef union cli_found {
   accel_generations *generations;
   accel_detections *objects;
   accel_segmentations *segments;
+  accel_tensors *tensors;
   struct cli_document_rows *documents;
 } cli_found;
 
@@ -52,7 +53,7 @@ extern const cli_task cli_task_embed, cli_task_classify, cli_task_classify_image
     cli_task_classify_sounds, cli_task_tokens, cli_task_qa, cli_task_fill_mask, cli_task_rerank,
     cli_task_generate, cli_task_translate, cli_task_summarize, cli_task_caption, cli_task_vqa,
     cli_task_document_qa, cli_task_transcribe, cli_task_detect_objects, cli_task_segment,
-    cli_task_zero_shot_image, cli_task_zero_shot_audio, cli_task_zero_shot;
+    cli_task_image_features, cli_task_zero_shot_image, cli_task_zero_shot_audio, cli_task_zero_shot;
 
 /* `begin` of tasks with labels: 0 where --labels names any, else the exit code of a line that says
  * what is missing.  state: not looked at, may be NULL. */

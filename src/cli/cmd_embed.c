@@ -43,15 +43,6 @@ static int print_json(cli_run *run, accel_endpoint *endpoint, const accel_embedd
   return cli_json_end(run, &json);
 }
 
-/* "[0.0123, -0.0456, ... 384 values]" */
-static const char *vector_head(const float *v, uint32_t n, char *into, size_t size) {
-  size_t at = (size_t)snprintf(into, size, "[");
-  for (uint32_t i = 0; i < n && i < 5; ++i)
-    at += (size_t)snprintf(into + at, size - at, "%s%.5f", i ? ", " : "", (double)v[i]);
-  snprintf(into + at, size - at, n > 5 ? ", ... %u values]" : "]", n);
-  return into;
-}
-
 static double length_of(const float *v, uint32_t n) {
   double sum = 0;
   for (uint32_t i = 0; i < n; ++i) sum += (double)v[i] * (double)v[i];
@@ -74,7 +65,7 @@ static void print_table(const accel_embeddings *found, const cli_texts *texts) {
     bool none = found->row_start[i + 1] == found->row_start[i];
     cli_table_row(&table, 4,
                   (const char *[]){number, cli_excerpt(texts->text[i], 40, text, sizeof text), size,
-                                   none ? "-" : vector_head(v, found->dim, head, sizeof head)});
+                                   none ? "-" : cli_vector_head(v, found->dim, head, sizeof head)});
   }
   cli_table_print(&table, "rlrl");
 }

@@ -24,6 +24,7 @@ static const cli_task *const tasks[] = {&cli_task_embed,
                                         &cli_task_transcribe,
                                         &cli_task_detect_objects,
                                         &cli_task_segment,
+                                        &cli_task_image_features,
                                         &cli_task_zero_shot_image,
                                         &cli_task_zero_shot_audio,
                                         &cli_task_zero_shot};

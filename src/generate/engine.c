@@ -144,7 +144,7 @@ accel_status accel__request_logits_input(const accel__request *r, const accel__h
       .padding = r->input.padding,
       .max_length = (int64_t)r->input.padding.n + r->input.prompt.n + r->options.new_tokens,
       .encoder = !r->input.encodes        ? r->input.prompt
-                 : r->input.encoder_row.n ? r->input.encoder_row
+                 : r->input.encoder.row.n ? r->input.encoder.row
                                           : r->input.encoder.ids};
   if (!c || comes_before_text(r, h->n)) return ACCEL_OK;
   ACCEL_TRY(accel__constraint_allow(c, h->match, r->options.config->eos));

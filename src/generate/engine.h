@@ -69,9 +69,9 @@ typedef struct accel__request_input {
   /* Added to the row numbers of tokens behind such a prompt to get their positions
    * (accel__image_tokens.mrope_positions). */
   int32_t rope_delta;
-  /* Where processors are to see what transformers' would in a padded batch: the tokens in front of
-   * the prompt, and the encoder's row with those around it; neither is read by the model. */
-  accel__ids padding, encoder_row;
+  /* The tokens in front of the prompt in a padded batch, where processors are to see what
+   * transformers' would; the model does not read them. */
+  accel__ids padding;
   uint32_t number; /* of the prompt among those of the call, for `on_token` and the results */
 } accel__request_input;
 

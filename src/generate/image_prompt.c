@@ -134,6 +134,6 @@ accel_status accel__pictured_request(const accel_endpoint *ep, const accel__gene
   if (ep->model->generation.caption_prefix) ACCEL_TRY(opening(ep, plan, prompt->ids, &decoder));
   if (ep->model->generation.answer_prefix) decoder = prompt->ids;
   if (ep->model->generation.caption_prefix || ep->model->generation.answer_prefix)
-    input.ids = (accel__ids){0};
+    input.ids = input.row = (accel__ids){0};
   return accel__generate_encoded(ep, plan, params, &input, decoder, number, context, out);
 }

@@ -298,8 +298,9 @@ accel_status accel__image_text_request(const accel_endpoint *ep, const accel__ge
                                        accel__request *out) {
   const accel__ids ids = ep->model->image_tokens ? (accel__ids){s->ids, s->n}
                                                  : (accel__ids){s->enc.ids, (uint32_t)s->enc.n};
-  const accel__encoder_input prompt = {ids, s->pixels ? s->pixels->item : NULL,
-                                       s->pixels ? s->pixels->n : 0, false};
+  const accel__encoder_input prompt = {.ids = ids,
+                                       .tensor = s->pixels ? s->pixels->item : NULL,
+                                       .n_tensors = s->pixels ? s->pixels->n : 0};
   return accel__pictured_request(ep, plan, params, &prompt, number, context, out);
 }
 

@@ -7,6 +7,7 @@
 
 #include "dispatch/pack.h"
 #include "generate/step_images.h"
+#include "modeling/default_row.h"
 #include "processing/processor.h"
 #include "models/model_build.h"
 
@@ -255,6 +256,42 @@ static accel_status read_items(accel__model_stepper *s, const accel__encode_item
   return ACCEL_OK;
 }
 
+static bool is_padded(const accel__encode_item *items, uint32_t n) {
+  for (uint32_t i = 0; i < n; i++)
+    if (items[i].input->row.n > items[i].input->ids.n) return true;
+  return false;
+}
+
+/* What the class's forward puts in place of an absent input of tokens, over each item's padded row;
+ * *owned: [tokens], to be freed. */
+static accel_status fill_padded(const accel__model_stepper *s, const accel__model_input *in,
+                                const accel__encode_item *items, uint32_t n, uint64_t tokens,
+                                void **owned) {
+  uint32_t width = 0;
+  for (uint32_t i = 0; i < n; i++) {
+    const accel__encoder_input *input = items[i].input;
+    const uint32_t whole = input->row.n ? input->row.n : input->ids.n;
+    width = whole > width ? whole : width;
+  }
+  int32_t *out = *owned = malloc((tokens + width) * sizeof *out), *row = out ? out + tokens : NULL;
+  if (!out) return accel__no_memory((tokens + width) * sizeof *out);
+  for (uint32_t i = 0; i < n; i++) {
+    const accel__encoder_input *input = items[i].input;
+    const accel__ids whole = input->row.n ? input->row : input->ids;
+    const accel__default_row_args of = {.ids = whole.id,
+                                        .n = whole.n,
+                                        .total_len = (int32_t)width,
+                                        .pad_id = (int32_t)s->session->ep->model->pad_id,
+                                        .sequence = (int32_t)i};
+    if (!accel__default_row(in->otherwise, &of, row))
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' is missing", s->session->ep->name,
+                         in->name);
+    if (input->ids.n) memcpy(out, row + input->row_start, input->ids.n * sizeof *out);
+    out += input->ids.n;
+  }
+  return ACCEL_OK;
+}
+
 static accel_status encode(void *self, const accel__encode_item *items, uint32_t n) {
   accel__model_stepper *s = self;
   const accel__model_entry *e = &s->session->ep->model->entries[s->encode];
@@ -270,10 +307,17 @@ static accel_status encode(void *self, const accel__encode_item *items, uint32_t
     status = accel__fail(ACCEL_ERROR_ARGUMENT, "%s: the encoder of a %s takes no 'input_ids'",
                          s->session->ep->name, s->session->ep->model->architecture);
   if (ids >= 0 && batch.tokens) batch.value[ids] = s->ids;
-  for (uint32_t i = 0; i < e->n_inputs && i < MAX_INPUTS && status == ACCEL_OK; i++)
-    if (e->inputs[i].kind == ACCEL__INPUT_ITEM || e->inputs[i].kind == ACCEL__INPUT_DERIVED)
-      status = accel__given_item(s->session->ep, &e->inputs[i], in->tensor, in->n_tensors,
-                                 &owned[i], &batch.item[i]);
+  const bool padded = batch.tokens && is_padded(items, n);
+  for (uint32_t i = 0; i < e->n_inputs && i < MAX_INPUTS && status == ACCEL_OK; i++) {
+    const accel__model_input *input = &e->inputs[i];
+    if (input->kind == ACCEL__INPUT_ITEM || input->kind == ACCEL__INPUT_DERIVED)
+      status = accel__given_item(s->session->ep, input, in->tensor, in->n_tensors, &owned[i],
+                                 &batch.item[i]);
+    if (padded && input->kind == ACCEL__INPUT_TOKENS && (int32_t)i != ids) {
+      status = fill_padded(s, input, items, n, batch.tokens, &owned[i]);
+      batch.value[i] = owned[i];
+    }
+  }
   if (status == ACCEL_OK) status = run_session(s, (uint32_t)s->encode, &batch, &first, 1, &result);
   for (uint32_t i = 0; i < MAX_INPUTS; i++) free(owned[i]);
   free(result.data);

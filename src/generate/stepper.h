@@ -28,6 +28,10 @@ typedef struct accel__encoder_input {
   const accel_tensor *tensor;
   uint32_t n_tensors;
   bool causal; /* no token sees those behind it, also where the processor would say otherwise */
+  /* The row of a padded batch in which ids begin at row_start: positions are those that the class's
+   * forward gives them there.  {0}: ids are the whole row. */
+  accel__ids row;
+  uint32_t row_start;
 } accel__encoder_input;
 
 /* What an encoder reads for one sequence. */

@@ -171,3 +171,25 @@ accel_status accel__preprocess(accel *ctx, const char *model, const accel_prepro
   accel__arena_free(&arena);
   return status;
 }
+
+/* ---- a run ---- */
+
+static bool takes(const accel__model *model, const char *input) {
+  for (uint32_t i = 0; i < model->n_inputs; i++) {
+    const accel__model_input *in = &model->inputs[i];
+    if (!strcmp(in->derived ? in->derived->from : in->name, input)) return true;
+  }
+  return false;
+}
+
+accel_status accel__run_media(accel_endpoint *ep, const accel_tensors *texts,
+                              const accel_tensors *own, const char *const *names, uint32_t n_names,
+                              accel_tensors **out) {
+  enum { MOST = 8 };
+  accel_tensor item[MOST];
+  uint32_t n = 0;
+  for (uint32_t i = 0; texts && i < texts->n && n < MOST; i++) item[n++] = texts->item[i];
+  for (uint32_t i = 0; i < own->n && n < MOST; i++)
+    if (takes(ep->model, own->item[i].name)) item[n++] = own->item[i];
+  return accel__run_padded(ep, &(accel_tensors){n, item}, names, n_names, out);
+}

@@ -24,6 +24,12 @@ accel_status accel__sound_tensors(const accel__audio_processor *p, const accel__
                                   accel__pool *pool, accel_tensors **out);
 /* One list of the members of two (either may be NULL), both freed. */
 accel_status accel__join_tensors(accel_tensors **a, accel_tensors **b, accel_tensors **out);
+/* Runs the model on the tensors of a picture or sound, in `own`, behind those of labels (`texts`,
+ * NULL: none), for the named outputs.  What processors make and the model does not take (YOLOS'
+ * pixel_mask) is left out. */
+accel_status accel__run_media(accel_endpoint *ep, const accel_tensors *texts,
+                              const accel_tensors *own, const char *const *names, uint32_t n_names,
+                              accel_tensors **out);
 /* ACCEL_ERROR_UNSUPPORTED when the endpoint has no local files: preprocessor_config.json is one of
  * them. */
 accel_status accel__media_directory(const accel_endpoint *ep, const char **out);

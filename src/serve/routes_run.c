@@ -19,6 +19,7 @@ static const run_task tasks[] = {
      run_document_question, false},
     {"fill-mask", MODELS("fill-mask"), run_fill_mask, false},
     {"image-classification", MODELS("image-classification"), run_image_classification, false},
+    {"image-feature-extraction", MODELS("image-feature-extraction"), run_image_features, false},
     {"image-segmentation", MODELS("image-segmentation"), run_image_segmentation, false},
     {"image-text-to-text", MODELS("image-text-to-text", "image-to-text"), run_image_text_to_text,
      true},

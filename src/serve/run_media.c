@@ -180,6 +180,50 @@ cJSON *run_depth_estimation(run_job *j) {
   return job_shape(j, rows);
 }
 
+/* ---- features ---- */
+
+/* The elements as nested lists; returns those behind them. */
+static const float *write_elements(FILE *to, const accel_tensor *t, uint32_t dim,
+                                   const float *values) {
+  const int64_t n = t->dim[dim];
+  if (dim + 1 == t->rank) {
+    reply_floats(to, values, (size_t)n);
+    return values + n;
+  }
+  for (int64_t i = 0; i < n; ++i) {
+    putc(i ? ',' : '[', to);
+    values = write_elements(to, t, dim + 1, values);
+  }
+  putc(']', to);
+  return values;
+}
+
+static cJSON *elements_of(const accel_tensor *t) {
+  char *text = NULL;
+  size_t n = 0;
+  FILE *to = open_memstream(&text, &n);
+  if (to) write_elements(to, t, 0, t->data);
+  const bool whole = to && !ferror(to);
+  cJSON *item = to && fclose(to) == 0 && whole ? cJSON_CreateRaw(text) : NULL;
+  free(text);
+  return item;
+}
+
+cJSON *run_image_features(run_job *j) {
+  accel_tensors *found = NULL;
+  cJSON *rows = NULL;
+  job_media(j, SERVE_PICTURE);
+  const bool pool = field_flag(&j->f, "pool", false);
+  if (!job_ready(j)) return NULL;
+  if (job_done(j, accel_extract_image_features(j->model->endpoint, j->media, j->n, pool, &found))) {
+    rows = cJSON_CreateArray();
+    for (uint32_t i = 0; i < found->n; ++i)
+      cJSON_AddItemToArray(rows, elements_of(&found->item[i]));
+  }
+  accel_tensors_free(&found);
+  return job_shape(j, rows);
+}
+
 /* ---- texts about pictures ---- */
 
 /* Through the queue, one request for each prompt, as many of the *n at once as a request may watch and

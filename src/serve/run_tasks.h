@@ -62,7 +62,7 @@ run_task_fn run_text_classification, run_token_classification,
 run_task_fn run_image_classification, run_audio_classification, run_zero_shot_image,
     run_zero_shot_audio,   /* run_media.c */
     run_document_question, /* run_documents.c */
-    run_object_detection, run_image_segmentation, run_depth_estimation, run_image_to_text,
-    run_visual_question, run_image_text_to_text, run_speech_recognition;
+    run_object_detection, run_image_segmentation, run_depth_estimation, run_image_features,
+    run_image_to_text, run_visual_question, run_image_text_to_text, run_speech_recognition;
 
 #endif

@@ -33,13 +33,7 @@ static accel_status run_sound(void *user, accel_endpoint *ep, uint32_t i, void *
   ACCEL_TRY(accel__media_sound(&s->media[i], s->processor.rate, s->max_seconds, &sound));
   accel_status status = accel__sound_tensors(&s->processor, &sound, 1, NULL, ep->ctx->pool, &in);
   accel__sound_free(&sound);
-  if (status == ACCEL_OK) {
-    accel_tensor item[8];
-    uint32_t n = 0;
-    for (uint32_t k = 0; s->texts && k < s->texts->n && n < 8; k++) item[n++] = s->texts->item[k];
-    for (uint32_t k = 0; k < in->n && n < 8; k++) item[n++] = in->item[k];
-    status = accel__run_padded(ep, &(accel_tensors){n, item}, &s->output, 1, &out);
-  }
+  if (status == ACCEL_OK) status = accel__run_media(ep, s->texts, in, &s->output, 1, &out);
   accel__tensors_free(&in);
   *found = out;
   return status;

@@ -9,7 +9,7 @@
 #include "processing/media.h"
 #include "processing/processor.h"
 #include "processing/result.h"
-#include "text/vits_tokenizer.h"
+#include "text/tokenizer.h"
 
 /* ---- texts: durations ---- */
 
@@ -212,15 +212,16 @@ accel_status accel__speak_params(const accel_endpoint *ep, accel_text_to_speech_
   return ACCEL_OK;
 }
 
-static accel_status speak_text(accel_endpoint *ep, const accel__vits_tokenizer *t, const char *text,
+static accel_status speak_text(accel_endpoint *ep, const accel__tokenizer *t, const char *text,
                                uint32_t number, const accel_text_to_speech_params *params,
                                accel__generator *g, accel__arena *arena, accel_waveform *to) {
-  int32_t *ids;
-  uint32_t n;
+  const accel__encode_options how = {.phonemes = params->phonemes};
+  accel__encoding enc = {0};
   accel__spoken spoken;
-  ACCEL_TRY(accel__vits_encode(t, text, params->phonemes, &ids, &n));
-  accel_status status = ACCEL_OK;
-  if (!n)
+  accel_status status = accel__encode(t, text, strlen(text), NULL, 0, &how, &enc);
+  const uint32_t n = status == ACCEL_OK ? (uint32_t)enc.n : 0;
+  const int32_t *ids = enc.ids;
+  if (status == ACCEL_OK && !n)
     status = accel__fail(ACCEL_ERROR_ARGUMENT, "text %u has no character that %s knows", number,
                          ep->name);
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++)
@@ -231,7 +232,7 @@ static accel_status speak_text(accel_endpoint *ep, const accel__vits_tokenizer *
                            number, ids[i], (long long)ep->model->vocab_size);
   const accel__speak_batch batch = {.rows = 1, .width = n, .ids = ids};
   if (status == ACCEL_OK) status = accel__speak(ep, params, &batch, false, g, &spoken);
-  free(ids);
+  accel__encoding_free(&enc);
   if (status != ACCEL_OK) return status;
   float *samples = accel__arena_array(arena, (size_t)spoken.samples, sizeof *samples);
   if (samples) memcpy(samples, spoken.waveform.data, (size_t)spoken.samples * sizeof *samples);
@@ -244,7 +245,7 @@ accel_status accel__text_to_speech(accel_endpoint *ep, const char *const *texts,
                                    const accel_text_to_speech_params *params,
                                    accel_waveforms **out) {
   accel_text_to_speech_params mine = *params;
-  accel__vits_tokenizer tokenizer = {0};
+  accel__tokenizer *tokenizer = NULL;
   accel__generator generator;
   const char *directory;
   ACCEL_TRY(accel__speak_params(ep, &mine));
@@ -254,13 +255,13 @@ accel_status accel__text_to_speech(accel_endpoint *ep, const char *const *texts,
   accel__arena *arena = accel__task_arena(result);
   accel_waveform *item = accel__arena_array(arena, n, sizeof *item);
   accel_status status =
-      item ? accel__vits_tokenizer_load(directory, &tokenizer) : ACCEL_ERROR_OUT_OF_MEMORY;
+      item ? accel__characters_load(directory, &tokenizer) : ACCEL_ERROR_OUT_OF_MEMORY;
   accel__generator_seed(&generator, mine.seed);
   for (uint32_t i = 0; i < n && status == ACCEL_OK; i++) {
-    status = speak_text(ep, &tokenizer, texts[i], i, &mine, &generator, arena, &item[i]);
+    status = speak_text(ep, tokenizer, texts[i], i, &mine, &generator, arena, &item[i]);
     if (status == ACCEL_OK) accel__report_progress(ep->ctx, "speaking", i + 1, n);
   }
-  accel__vits_tokenizer_free(&tokenizer);
+  accel__tokenizer_free(&tokenizer);
   *result = (accel_waveforms){.n = n, .rate = (uint32_t)ep->model->speaking->rate, .item = item};
   *out = accel__task_finish(result, status);
   return status;

@@ -97,7 +97,7 @@ typedef struct frame_labels {
 
 typedef struct ctc_job {
   accel__speech *s;
-  accel__ctc ctc;
+  accel__tokenizer *tokenizer;
   double frame;         /* samples of one frame of labels */
   frame_labels *window; /* [s->n_windows] */
 } ctc_job;
@@ -140,8 +140,8 @@ static accel_status read_labels(const ctc_job *j, const frame_labels *labels, ui
   const char *stamps = s->params->timestamps;
   const double seconds = j->frame / s->processor.rate;
   accel__ctc_text found;
-  ACCEL_TRY(accel__ctc_decode(&j->ctc, labels->ids, labels->n, stamps && !strcmp(stamps, "word"),
-                              s->arena, &found));
+  ACCEL_TRY(accel__ctc_decode(j->tokenizer, labels->ids, labels->n,
+                              stamps && !strcmp(stamps, "word"), s->arena, &found));
   s->text[sound] = found.text;
   s->n_chunks[sound] = stamps ? found.n : 0;
   accel_chunk *list = accel__arena_array(s->arena, s->n_chunks[sound], sizeof *list);
@@ -219,10 +219,10 @@ accel_status accel__speech_by_ctc(accel__speech *s) {
   if (p->task) return refuse(s, "task");
   if (p->prompt) return refuse(s, "prompt");
   if (p->timestamps && !strcmp(p->timestamps, "segment")) return refuse(s, "timestamps 'segment'");
-  ACCEL_TRY(accel__ctc_load(s->ep->directory, &job.ctc));
+  ACCEL_TRY(accel__characters_load(s->ep->directory, &job.tokenizer));
   accel_status status = frame_samples(s->ep, &job.frame);
   if (status == ACCEL_OK) status = run_windows(&job);
-  accel__ctc_free(&job.ctc);
+  accel__tokenizer_free(&job.tokenizer);
   return status;
 }
 

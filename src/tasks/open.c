@@ -90,7 +90,8 @@ static accel_status build_model(accel_endpoint *ep, const accel_init_params *par
                                 const accel__sentence_modules *modules) {
   static const accel__embed_head no_head;
   /* any head, an empty one too, asks for the base class, as AutoModel does */
-  bool embeds = params->task && !strcmp(params->task, "feature-extraction");
+  bool embeds = params->task && (!strcmp(params->task, "feature-extraction") ||
+                                 !strcmp(params->task, "image-feature-extraction"));
   accel__model_request request = {.config = &ep->config,
                                   .directory = ep->directory,
                                   .checkpoint = ep->checkpoint,

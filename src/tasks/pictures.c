@@ -14,13 +14,6 @@
 #include "processing/scores.h"
 #include "processing/result.h"
 
-/* YOLOS' processor makes a pixel_mask that the model does not look at. */
-static bool takes(const accel__model *model, const char *input) {
-  for (uint32_t i = 0; i < model->n_inputs; i++)
-    if (!strcmp(model->inputs[i].name, input)) return true;
-  return false;
-}
-
 /* The pictures of a call. */
 typedef struct pictures {
   accel__picture_job *job;
@@ -51,15 +44,8 @@ static accel_status run_picture(void *user, accel_endpoint *ep, uint32_t i, void
     status = accel__image_tensors(&job->processor, &image, 1, ep->ctx->pool, NULL, &in);
     accel__image_free(&image);
   }
-  if (status == ACCEL_OK) {
-    accel_tensor item[8];
-    uint32_t n = 0;
-    for (uint32_t k = 0; job->texts && k < job->texts->n && n < 8; k++)
-      item[n++] = job->texts->item[k];
-    for (uint32_t k = 0; k < in->n && n < 8; k++)
-      if (takes(ep->model, in->item[k].name)) item[n++] = in->item[k];
-    status = accel__run_padded(ep, &(accel_tensors){n, item}, p->names, p->n_names, &o->found);
-  }
+  if (status == ACCEL_OK)
+    status = accel__run_media(ep, job->texts, in, p->names, p->n_names, &o->found);
   accel__tensors_free(&in);
   if (status == ACCEL_OK)
     *found = o;
@@ -93,7 +79,7 @@ accel_status accel__pictures_run(accel__picture_job *job, const accel_media *med
 
 accel_status accel__picture_begin(accel__picture_job *job, const char *task) {
   const char *directory;
-  ACCEL_TRY(accel__task_check(job->ep, task));
+  if (task) ACCEL_TRY(accel__task_check(job->ep, task));
   ACCEL_TRY(accel__media_directory(job->ep, &directory));
   return accel__image_processor_load(directory, &job->processor);
 }

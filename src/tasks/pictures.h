@@ -13,7 +13,7 @@ typedef struct accel__picture_job {
 } accel__picture_job;
 
 /* Reads the processor of job->ep's directory; ACCEL_ERROR_UNSUPPORTED when its head does not serve
- * `task`. */
+ * `task` (NULL: none is asked for). */
 accel_status accel__picture_begin(accel__picture_job *job, const char *task);
 /* What a task keeps of picture i: `found` has the wanted outputs, in the order of their names; side
  * is its height and width.  One picture at a time, in any order. */

@@ -40,6 +40,9 @@ accel_status accel__added_split(const accel__tokenizer *t, const accel__trie *tr
                                 bool ignore_special, const accel__char *chars, size_t n,
                                 size_t first, accel__splits *out) {
   const int32_t empty = trie == &t->normalized_trie ? t->empty_added - 1 : -1;
+  /* transformers' slow tokenizers then look for no added token at all */
+  const bool none = ignore_special && t->characters.class != ACCEL__CHARACTERS_NONE;
+  if (none) return n ? push(out, chars, first, 0, n, -1) : ACCEL_OK;
   size_t from = 0, matched = SIZE_MAX; /* start of the text not pushed yet; end of the last match */
   for (size_t i = 0; (trie->n && i < n) || (empty >= 0 && i <= n);) {
     const bool begins = i < n && trie->n && accel__trie_begins(trie, chars[i].c);

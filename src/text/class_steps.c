@@ -163,13 +163,21 @@ static int32_t id_of(const accel__tokenizer *t, const char *text) {
   return text ? accel__token_to_id(t, text, strlen(text)) : -1;
 }
 
-/* The token that a letter of a template stands for; NULL: none. */
-static const char *token_of(char letter, class_t *class, json_t *settings) {
-  static const char letters[] = "be?s?c";
-  const char *at = strchr(letters, letter);
-  if (letter == 'L')
+/* src_lang; SeamlessM4T's may lack the lines at its ends, which are put there in text[64]. */
+static const char *language_of(class_t *class, json_t *settings, char *text) {
+  if (strcmp(class->names, "SeamlessM4TTokenizer") != 0)
     return accel__special_text(settings, NULL, "src_lang",
                                strcmp(class->names, "NllbTokenizer") ? "en_XX" : "eng_Latn");
+  const char *said = accel__special_text(settings, NULL, "src_lang", "eng");
+  snprintf(text, 64, strstr(said, "__") ? "%.60s" : "__%.56s__", said);
+  return text;
+}
+
+/* The token that a letter of a template stands for, which may be put into text[64]; NULL: none. */
+static const char *token_of(char letter, class_t *class, json_t *settings, char *text) {
+  static const char letters[] = "be?s?c";
+  const char *at = strchr(letters, letter);
+  if (letter == 'L') return language_of(class, settings, text);
   if (!at) return NULL;
   const int i = (int)(at - letters);
   const bool null =
@@ -215,6 +223,7 @@ static accel_status set_template(accel__tokenizer *t, accel__template *to, const
   to->n = to->added = 0;
   for (const char *at = words; *at; at += *at == ' ') {
     const char letter = *at;
+    char text[64];
     const int type = at[1] == ':' ? at[2] - '0' : 0;
     if (letter == 'A' || letter == 'B')
       ACCEL_TRY(accel__template_push_text(t, to, letter == 'B', type));
@@ -222,10 +231,11 @@ static accel_status set_template(accel__tokenizer *t, accel__template *to, const
       ACCEL_TRY(push_prompt(t, to, settings));
     else if (letter == 'Q')
       ACCEL_TRY(push_question(t, to, settings, type));
-    else if (letter == 'L' && id_of(t, token_of(letter, class, settings)) < 0 && t->model.unk >= 0)
+    else if (letter == 'L' && id_of(t, token_of(letter, class, settings, text)) < 0 &&
+             t->model.unk >= 0)
       ACCEL_TRY(accel__template_push_id(t, to, t->model.unk, type));
     else
-      ACCEL_TRY(push(t, to, token_of(letter, class, settings), type));
+      ACCEL_TRY(push(t, to, token_of(letter, class, settings, text), type));
     at += strcspn(at, " ");
   }
   return ACCEL_OK;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/text_internal.h"
+#include "text/character_tokenizer.h"
 
 typedef struct list {
   accel__buffer text; /* all strings, one after the other */
@@ -399,6 +399,14 @@ static accel_status decode_list(const accel__tokenizer *t, list *in, bool clean,
 accel_status accel__decode(const accel__tokenizer *t, const int32_t *ids, size_t n,
                            bool skip_special, bool clean, accel__buffer *out) {
   list in = {0};
+  if (t->characters.class != ACCEL__CHARACTERS_NONE) {
+    accel__buffer work = {0};
+    const size_t begin = out->n;
+    ACCEL_TRY(accel__characters_decode(t, ids, n, skip_special, out));
+    if (clean) clean_up(out, begin, false, &work);
+    accel__buffer_free(&work);
+    return accel__buffer_status(out);
+  }
   accel_status status = tokens_of(t, ids, n, skip_special, &in);
   if (status == ACCEL_OK) return decode_list(t, &in, clean, out);
   free_list(&in);

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "text/text_internal.h"
+#include "text/character_tokenizer.h"
 
 /* ---- text to tokens ---- */
 
@@ -20,10 +20,13 @@ static accel_status tokenize_segment(const accel__tokenizer *t, bool ignore_spec
     const accel__split *split = &s->splits.at[i];
     const accel__char *chars = s->chars.at + split->first;
     int32_t number = given_word >= 0 ? given_word : (*word)++;
+    if (t->characters.blanks && !i)
+      ACCEL_TRY(accel__characters_push_blank(t, chars, false, number, out));
     if (split->id < 0)
       ACCEL_TRY(accel__word_tokenize(t, chars, split->n, number, s, out));
     else
       ACCEL_TRY(accel__tokens_push_added(t, out, split->id, chars, split->n, number, s));
+    if (t->characters.blanks) ACCEL_TRY(accel__characters_push_blank(t, chars, true, number, out));
   }
   return ACCEL_OK;
 }
@@ -49,6 +52,8 @@ static accel_status tokenize_text(const accel__tokenizer *t, const char *text, s
                                   accel__tokens *out) {
   int32_t word = 0;
   ACCEL_TRY(accel__chars_decode(&s->raw, text, n));
+  if (t->characters.class != ACCEL__CHARACTERS_NONE)
+    ACCEL_TRY(accel__characters_prepare(t, s->phonemes, s));
   s->segments.n = 0;
   ACCEL_TRY(
       accel__added_split(t, &t->raw_trie, ignore_special, s->raw.at, s->raw.n, 0, &s->segments));
@@ -423,6 +428,7 @@ accel_status accel__encode(const accel__tokenizer *t, const char *text, size_t n
   out->n = out->pieces = 0;
   if (!out->scratch) out->scratch = calloc(1, sizeof *out->scratch);
   if (!out->scratch) return accel__no_memory(sizeof *out->scratch);
+  out->scratch->phonemes = how.phonemes;
   ACCEL_TRY(tokenize_sequence(t, text, n, &how, out->scratch, &out->scratch->tokens[0]));
   if (pair)
     ACCEL_TRY(tokenize_sequence(t, pair, pair_n, &how, out->scratch, &out->scratch->tokens[1]));

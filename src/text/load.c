@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "text/character_tokenizer.h"
 #include "text/esm_tokenizer.h"
 #include "text/text_internal.h"
 #include "text/marian_tokenizer.h"
@@ -161,6 +162,8 @@ static accel_status add_token(accel__tokenizer *t, file_t *file, json_t *item, i
   a->id = accel__vocab_id(&t->added_vocab, content, a->content_n);
   if (a->id < 0) a->id = accel__vocab_id(&t->vocab, content, a->content_n);
   if (a->id < 0) a->id = (*next_id)++;
+  if (t->characters.class != ACCEL__CHARACTERS_NONE)
+    ACCEL_TRY(accel__characters_listed_id(file, item, &a->id));
   if (a->id >= ACCEL__TOKENS_MAX)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'added_tokens' leads to ids over %d",
                        file->name, ACCEL__TOKENS_MAX);
@@ -554,6 +557,21 @@ static accel_status build_from_merges(accel__tokenizer *t, const accel__mapping 
   return status;
 }
 
+/* vocab.json without merges. */
+static accel_status build_from_characters(accel__tokenizer *t, const accel__mapping *map,
+                                          file_t *settings) {
+  accel__buffer b = {0};
+  accel__json_file file = {0};
+  const accel__scan none = {0};
+  accel_status status = accel__characters_read(t, (const char *)map->data, map->n, settings, &b);
+  if (status == ACCEL_OK) status = accel__json_parse(b.data, b.n, t->name, &file);
+  if (status == ACCEL_OK) status = build(t, &file, NULL, &none, NULL);
+  if (status == ACCEL_OK) status = accel__characters_finish(t);
+  accel__json_free(&file);
+  accel__buffer_free(&b);
+  return status;
+}
+
 /* ---- the whole ---- */
 
 static accel_status create(const char *name, accel__tokenizer **out) {
@@ -602,7 +620,8 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
     accel__marian_defaults(t, kind);
     return ACCEL_OK;
   }
-  const bool whole = accel__ends_with(path, ".json");
+  const bool characters = accel__ends_with(path, "vocab.json"),
+             whole = accel__ends_with(path, ".json") && !characters;
   ACCEL_TRY(accel__json_read_beside(directory, "config.json", 0, &files->model));
   ACCEL_TRY(accel__tokenizer_settings(directory, config, &files->special_map, &files->model,
                                       accel__ends_with(path, ".model"), &files->settings));
@@ -617,11 +636,13 @@ static accel_status build_from_file(accel__tokenizer *t, const accel__mapping *m
   json_t *class = accel__json_get(settings->root, "tokenizer_class");
   t->class = cJSON_IsString(class) ? accel__tokenizer_class_named(class->valuestring) : NULL;
   const bool merges = accel__ends_with(path, "merges.txt");
-  ACCEL_TRY(merges                           ? build_from_merges(t, map, directory, settings)
+  ACCEL_TRY(characters                       ? build_from_characters(t, map, settings)
+            : merges                         ? build_from_merges(t, map, directory, settings)
             : accel__ends_with(path, ".txt") ? build_from_vocab_text(t, map, settings)
                                              : build_from_model(t, map, settings));
   ACCEL_TRY(read_config(t, settings));
-  if (t->bare || t->class) ACCEL_TRY(accel__apply_bos_eos(t, t->class, settings, merges));
+  if ((t->bare && !characters) || t->class)
+    ACCEL_TRY(accel__apply_bos_eos(t, t->class, settings, merges));
   find_specials(t, settings->root->child ? settings->root : NULL, NULL);
   return ACCEL_OK;
 }
@@ -655,30 +676,20 @@ static accel_status locate(accel__arena *arena, const char *given, char **path, 
     return *path && *directory ? ACCEL_OK : accel__no_memory(strlen(given));
   }
   *directory = accel__arena_string(arena, given);
-  static const char *const names[] = {"tokenizer.json", "vocab.txt",
-                                      "merges.txt",     "tokenizer.model",
-                                      "spiece.model",   "sentencepiece.bpe.model",
-                                      "spm.model",      "sentencepiece.model",
-                                      "source.spm",     "tiktoken.model"};
+  static const char *const names[] = {
+      "tokenizer.json",  "vocab.txt",           "merges.txt",
+      "tokenizer.model", "spiece.model",        "sentencepiece.bpe.model",
+      "spm.model",       "sentencepiece.model", "source.spm",
+      "tiktoken.model",  "vocab.json"};
   for (size_t i = 0; i < sizeof names / sizeof *names; ++i) {
     *path = accel__path_join(arena, given, names[i]);
     if (!*path || !*directory) return accel__no_memory(strlen(given));
     if (accel__file_exists(*path)) return ACCEL_OK;
   }
-  const char *characters = accel__path_join(arena, given, "vocab.json");
-  if (!characters) return accel__no_memory(strlen(given));
-  if (accel__file_exists(characters)) {
-    accel__fail(ACCEL_ERROR_UNSUPPORTED,
-                "%s: without merges.txt it is a vocabulary of characters (Wav2Vec2CTCTokenizer, "
-                "VitsTokenizer), which is not read as a tokenizer of texts",
-                characters);
-    return accel__remedy(ACCEL_ERROR_UNSUPPORTED,
-                         "use it where its model does: accel transcribe, accel text-to-speech; if "
-                         "it is a BPE vocabulary, put its merges.txt beside it");
-  }
   accel__fail(
       ACCEL_ERROR_NOT_FOUND,
-      "%s: neither tokenizer.json, vocab.txt, merges.txt nor a SentencePiece model is there",
+      "%s: neither tokenizer.json, vocab.txt, merges.txt, vocab.json nor a SentencePiece model is "
+      "there",
       given);
   return accel__remedy(
       ACCEL_ERROR_NOT_FOUND,
@@ -754,17 +765,25 @@ const char *accel__id_to_token(const accel__tokenizer *t, int32_t id, size_t *n)
   return text;
 }
 
-accel_status accel__tokenizer_lower_case(accel__tokenizer *t) {
+static accel_status normalize_first(accel__tokenizer *t, accel__normalizer_kind kind) {
   for (size_t i = 0; i < t->normalizers; ++i) {
-    if (t->normalizer[i].kind == ACCEL__NORMALIZE_LOWERCASE) return ACCEL_OK;
+    if (t->normalizer[i].kind == kind) return ACCEL_OK;
   }
   if (t->normalizers == ACCEL__STEPS_MAX)
     return accel__fail(ACCEL_ERROR_FORMAT, "%s: field 'normalizer' has no room for another step",
                        t->name);
   memmove(t->normalizer + 1, t->normalizer, t->normalizers * sizeof *t->normalizer);
-  t->normalizer[0] = (accel__normalizer){.kind = ACCEL__NORMALIZE_LOWERCASE};
+  t->normalizer[0] = (accel__normalizer){.kind = kind};
   t->normalizers++;
   return ACCEL_OK;
+}
+
+accel_status accel__tokenizer_lower_case(accel__tokenizer *t) {
+  return normalize_first(t, ACCEL__NORMALIZE_LOWERCASE);
+}
+
+accel_status accel__tokenizer_upper_case(accel__tokenizer *t) {
+  return normalize_first(t, ACCEL__NORMALIZE_UPPERCASE);
 }
 
 bool accel__id_is_added(const accel__tokenizer *t, int32_t id) {

@@ -91,6 +91,20 @@ static accel_status space_chinese(accel__encode_scratch *s) {
   return ACCEL_OK;
 }
 
+static accel_status uppercase(accel__encode_scratch *s) {
+  s->other.n = 0;
+  for (size_t i = 0; i < s->chars.n; ++i) {
+    uint32_t out[3];
+    const accel__char at = s->chars.at[i];
+    const bool small = at.c >= 'a' && at.c <= 'z'; /* the table begins behind ASCII */
+    const size_t n = accel__unicode_upper(small ? at.c - 32 : at.c, out);
+    for (size_t k = 0; k < n; ++k)
+      ACCEL_TRY(accel__chars_push(&s->other, out[k], at.start, at.end));
+  }
+  swap_chars(s);
+  return ACCEL_OK;
+}
+
 static accel_status lowercase(accel__encode_scratch *s) {
   size_t two = 0;
   for (size_t i = 0; i < s->chars.n; ++i) {
@@ -449,6 +463,8 @@ static accel_status normalize_step(const accel__normalizer *step, accel__encode_
       return normal_form(s, true, false);
     case ACCEL__NORMALIZE_LOWERCASE:
       return lowercase(s);
+    case ACCEL__NORMALIZE_UPPERCASE:
+      return uppercase(s);
     case ACCEL__NORMALIZE_NMT:
       return nmt(&s->chars), ACCEL_OK;
     case ACCEL__NORMALIZE_PRECOMPILED:

@@ -300,6 +300,7 @@ static void put_token(accel__buffer *b, const token *t) {
                          cJSON_IsTrue(accel__json_get(t->flags, names[i])) ? "true" : "false");
   json_t *said = accel__json_get(t->flags, "normalized");
   const bool normalized = cJSON_IsBool(said) ? cJSON_IsTrue(said) : !t->special;
+  if (t->listed) accel__buffer_printf(b, ",\"id\":%.0f", t->id);
   accel__buffer_printf(b, ",\"normalized\":%s,\"special\":%s,\"listed\":%s}",
                        normalized ? "true" : "false", t->special ? "true" : "false",
                        t->listed ? "true" : "false");

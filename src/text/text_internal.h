@@ -115,6 +115,7 @@ typedef struct accel__encode_scratch {
   uint32_t *combination;
   size_t combination_capacity;
   struct accel__word_cache *word_cache; /* word_cache.c */
+  bool phonemes;                        /* accel__encode_options.phonemes of the call */
   uint32_t *origin;
   size_t origin_capacity;
 } accel__encode_scratch;
@@ -255,6 +256,7 @@ typedef enum accel__normalizer_kind {
   ACCEL__NORMALIZE_REPLACE,
   ACCEL__NORMALIZE_PREPEND,
   ACCEL__NORMALIZE_BYTE_LEVEL,
+  ACCEL__NORMALIZE_UPPERCASE,     /* of no tokenizer.json */
   ACCEL__NORMALIZE_SENTENCEPIECE, /* of no tokenizer.json: marian_tokenizer.c */
 } accel__normalizer_kind;
 typedef struct accel__normalizer {
@@ -403,6 +405,22 @@ typedef struct accel__added {
   bool skipped; /* left out where special tokens are: any token of this text is special */
 } accel__added;
 
+/* Tokenizers of characters (character_tokenizer.h). */
+typedef enum accel__character_class {
+  ACCEL__CHARACTERS_NONE,
+  ACCEL__CHARACTERS_CTC,
+  ACCEL__CHARACTERS_VITS
+} accel__character_class;
+typedef struct accel__characters {
+  accel__character_class class;
+  bool phonemize;                           /* tokens are phonemes, of which texts have none */
+  bool normalize, uroman, romanian, blanks; /* VITS */
+  bool lower;                    /* CTC: capitals in the vocabulary, small letters in texts */
+  const char *unknown;           /* unk_token */
+  const char *blank;             /* CTC: pad_token */
+  const char *delimiter, *space; /* CTC: word_delimiter_token, and what stands for it in texts */
+} accel__characters;
+
 typedef struct accel__vocabulary accel__vocabulary;
 struct accel__tokenizer {
   accel__arena arena;
@@ -412,8 +430,9 @@ struct accel__tokenizer {
   const struct accel__tokenizer_class *class;
   accel__vocab vocab;  /* the model's */
   accel__vocab target; /* Marian's separate vocabularies: what ids are decoded by; n 0: vocab */
-  bool by_pairs;       /* the SentencePiece model beside vocab.json is BPE */
-  bool codes;          /* Marian: ">>fr<<" at the beginning of a text is one token */
+  accel__characters characters;
+  bool by_pairs; /* the SentencePiece model beside vocab.json is BPE */
+  bool codes;    /* Marian: ">>fr<<" at the beginning of a text is one token */
   accel__vocab_model model;
   accel__normalizer *normalizer;
   size_t normalizers;

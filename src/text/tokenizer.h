@@ -38,7 +38,7 @@ typedef struct accel__tokenizer accel__tokenizer;
  * order is taken:
  *   tokenizer.json; vocab.txt; a SentencePiece model or tiktoken vocabulary (*.model); merges.txt
  *   with vocab.json beside it; Marian's source.spm or M2M100's sentencepiece.bpe.model with
- *   vocab.json beside it.
+ *   vocab.json beside it; a vocab.json of characters (character_tokenizer.h).
  * tokenizer_config.json and special_tokens_map.json beside it are read where they exist.  What is
  * no tokenizer.json is read as the class that tokenizer_config.json names converts it
  * (sentencepiece.h, tiktoken.h, merges.h, marian_tokenizer.h).  add_bos_token and add_eos_token,
@@ -49,6 +49,9 @@ typedef struct accel__tokenizer accel__tokenizer;
  * field; a normalizer, pre-tokenizer, model, post-processor or decoder type that is not implemented
  * is ACCEL_ERROR_UNSUPPORTED, by name.  *out is freed with accel__tokenizer_free. */
 accel_status accel__tokenizer_load(const char *directory_or_file, accel__tokenizer **out);
+/* That of a directory's vocab.json of characters (Wav2Vec2CTCTokenizer, VitsTokenizer), whatever
+ * other files of tokenizers are there. */
+accel_status accel__characters_load(const char *directory, accel__tokenizer **out);
 /* The same from the bytes of a tokenizer.json alone; `name` stands for the file in messages. */
 accel_status accel__tokenizer_parse(const char *json, size_t n, const char *name,
                                     accel__tokenizer **out);
@@ -59,6 +62,8 @@ size_t accel__tokenizer_bytes(const accel__tokenizer *tokenizer);
  * already: what sentence-transformers does for do_lower_case.  Before the tokenizer is shared
  * between threads.  ACCEL_ERROR_FORMAT when it has as many steps as it may have. */
 accel_status accel__tokenizer_lower_case(accel__tokenizer *tokenizer);
+/* The same with capitals, as Python's str.upper has them. */
+accel_status accel__tokenizer_upper_case(accel__tokenizer *tokenizer);
 
 typedef enum accel__truncation {
   ACCEL__TRUNCATE_NONE,
@@ -105,6 +110,8 @@ typedef struct accel__encode_options {
   bool ignore_special_in_text;
   /* drop from the front (pieces come from the back); usually info->truncate_left */
   bool truncate_left;
+  /* the text is phonemes already (VitsTokenizer) */
+  bool phonemes;
   /* text and pair are already split: each NUL-terminated run is one word (is_split_into_words);
    * text_n counts the NULs; offsets count from the start of each word, word_ids number the words */
   bool words;

@@ -201,6 +201,20 @@ static const accel__tokenizer_class classes[] = {
      ALWAYS,
      .single = "L A e",
      .pair = "L A B e"},
+    {.names = "SeamlessM4TTokenizer",
+     .tokens = {.own = {"<s>", "</s>", "<unk>", "</s>", "<pad>", "<s>"}},
+     .model = "BPE",
+     .fields = ",\"fuse_unk\":true",
+     .unk = ACCEL__UNK_NAMED,
+     .unk_else = ACCEL__UNK_NONE,
+     .normalizers = {REPLACE_REGEX("[\\\\n\\\\r\\\\t]", " "), TYPE("NFKC"),
+                     "{\"type\":\"Strip\",\"strip_left\":false,\"strip_right\":true}",
+                     REPLACE_REGEX(" +\xE2\x96\x81", "\xE2\x96\x81"),
+                     REPLACE_REGEX("^\xE2\x96\x81+$", ""), REPLACE_REGEX(" {2,}", "\xE2\x96\x81")},
+     .pre_tokenizers = {METASPACE("first", "true")},
+     .decoders = {METASPACE("first", "true")},
+     .single = "L A e",
+     .pair = "L A B e"},
     {.names = "T5Tokenizer MT5Tokenizer",
      .tokens = {.own = {NULL, "</s>", "<unk>", NULL, "<pad>"}},
      .model = "Unigram",
@@ -286,7 +300,8 @@ static const accel__tokenizer_class classes[] = {
      .single = "A e",
      .pair = "A B e"},
     {.names = "BertTokenizer DistilBertTokenizer ElectraTokenizer MobileBertTokenizer "
-              "LxmertTokenizer LayoutLMTokenizer SqueezeBertTokenizer LayoutLMv2Tokenizer",
+              "LxmertTokenizer LayoutLMTokenizer SqueezeBertTokenizer LayoutLMv2Tokenizer "
+              "DPRContextEncoderTokenizer DPRQuestionEncoderTokenizer DPRReaderTokenizer",
      .tokens = {.own = {NULL, NULL, "[UNK]", "[SEP]", "[PAD]", "[CLS]", "[MASK]"}},
      WORDPIECE,
      .single = "c A s",
@@ -445,6 +460,8 @@ static bool same(const char *a, const char *b) {
 }
 
 const accel__tokenizer_class *accel__tokenizer_class_named(const char *name) {
+  /* DPR's fast classes are others than those without Fast, and take tokenizer.json as it is */
+  if (name && accel__starts_with(name, "DPR") && plain(name) < strlen(name)) return NULL;
   for (size_t i = 0; name && i < COUNT(classes); ++i)
     if (has_word(classes[i].names, name, plain(name))) return &classes[i];
   return NULL;
@@ -470,6 +487,7 @@ static const char *const types[][2] = {
     {"CohereTokenizer", "aya_vision cohere cohere2"},
     {"DebertaTokenizer", "deberta"},
     {"DebertaV2Tokenizer", "deberta-v2"},
+    {"DPRQuestionEncoderTokenizer", "dpr"},
     {"EsmTokenizer", "esm"},
     {"FunnelTokenizer", "funnel"},
     {"GPT2Tokenizer",
@@ -508,6 +526,7 @@ static const char *const types[][2] = {
     {"RobertaTokenizer",
      "bart bridgetower clap data2vec-text ibert lilt longformer mega mra roberta "
      "roberta-prelayernorm"},
+    {"SeamlessM4TTokenizer", "seamless_m4t seamless_m4t_v2"},
     {"Siglip2Tokenizer", "!siglip2"},
     {"SiglipTokenizer", "siglip"},
     {"SplinterTokenizer", "splinter"},
@@ -565,7 +584,8 @@ const accel__tokenizer_class *accel__auto_tokenizer_class(json_t *settings, json
   const char *named = text_of(settings, "tokenizer_class"),
              *of_type = class_of_type(text_of(model, "model_type"), &wins);
   if (!named || (same(named, "LlamaTokenizer") && byte_level && !wins)) return NULL;
-  if (!of_type || same(of_type, named)) return accel__tokenizer_class_named(named);
+  if (!of_type || same(of_type, named))
+    return accel__tokenizer_class_named(of_type ? of_type : named);
   if (strcmp(of_type, "TokenizersBackend") == 0) return NULL;
   return accel__tokenizer_class_named(wins ? of_type : named);
 }

@@ -53,6 +53,7 @@ typedef struct prompts {
   accel__ids *ids;       /* [rows]; none where the encoder reads tensors alone */
   accel__ids *padding;   /* [rows] what is in front of the prompts of decoders */
   accel__ids *row;       /* [rows] as they are given, padding and all */
+  uint32_t *start;       /* [rows] where the prompt begins in its row */
   accel__ids *decoder;   /* [rows] what the decoder begins with; none: its start token */
   accel_tensor **tensor; /* [rows][n_tensors] dims [1, ...] */
   uint32_t n_tensors;
@@ -142,6 +143,7 @@ static accel_status read_ids(const accel_endpoint *ep, const accel__golden *g,
                                                          : "decoders are padded at the left");
     out->ids[b] = (accel__ids){all + row + first, (uint32_t)(end - first)};
     out->row[b] = (accel__ids){all + row, (uint32_t)out->width};
+    out->start[b] = (uint32_t)first;
     if (!ep->model->is_encoder_decoder) out->padding[b] = (accel__ids){all + row, (uint32_t)first};
   }
   return ACCEL_OK;
@@ -214,9 +216,10 @@ static accel_status read_prompts(const accel_endpoint *ep, const accel__golden *
   out->ids = accel__arena_array(arena, (size_t)out->rows, sizeof *out->ids);
   out->padding = accel__arena_array(arena, (size_t)out->rows, sizeof *out->padding);
   out->row = accel__arena_array(arena, (size_t)out->rows, sizeof *out->row);
+  out->start = accel__arena_array(arena, (size_t)out->rows, sizeof *out->start);
   out->tensor = accel__arena_array(arena, (size_t)out->rows, sizeof *out->tensor);
   out->decoder = accel__arena_array(arena, (size_t)out->rows, sizeof *out->decoder);
-  if (!out->ids || !out->padding || !out->row || !out->tensor || !out->decoder)
+  if (!out->ids || !out->padding || !out->row || !out->start || !out->tensor || !out->decoder)
     return ACCEL_ERROR_OUT_OF_MEMORY;
   if (decoder) ACCEL_TRY(read_decoder_ids(ep, g, c, decoder, arena, out));
   if (ids) ACCEL_TRY(read_ids(ep, g, c, ids, mask, arena, out));
@@ -280,17 +283,20 @@ static accel_status run(accel_endpoint *ep, const accel__golden *g,
   uint32_t n = (uint32_t)p.rows;
   if (!(requests = calloc(n, sizeof *requests))) return accel__no_memory(n * sizeof *requests);
   for (uint32_t i = 0; i < n; i++) {
-    const accel__encoder_input prompt = {p.ids[i], p.tensor[i], p.n_tensors, p.causal};
+    const accel__encoder_input prompt = {.ids = p.ids[i],
+                                         .tensor = p.tensor[i],
+                                         .n_tensors = p.n_tensors,
+                                         .causal = p.causal,
+                                         .row = p.row[i],
+                                         .row_start = p.start[i]};
     requests[i].input.padding = p.padding[i];
-    if (p.decoder[i].n)
+    if (p.n_tensors && !p.decoder[i].n)
+      ACCEL_GOTO(accel__pictured_request(ep, plan, params, &prompt, i, 0, &requests[i]));
+    else if (ep->model->is_encoder_decoder)
       ACCEL_GOTO(
           accel__generate_encoded(ep, plan, params, &prompt, p.decoder[i], i, 0, &requests[i]));
-    else if (p.n_tensors)
-      ACCEL_GOTO(accel__pictured_request(ep, plan, params, &prompt, i, 0, &requests[i]));
     else
       ACCEL_GOTO(accel__generate_request(ep, plan, params, p.ids[i], i, 0, &requests[i]));
-    if (requests[i].input.encodes && requests[i].input.encoder.ids.n)
-      requests[i].input.encoder_row = p.row[i];
   }
   ACCEL_GOTO(accel__session_open(ep, &session));
   ACCEL_GOTO(accel__model_stepper_open(session, &stepper));

@@ -75,6 +75,11 @@ CASES = [  # tokenizer.json, tokenizer_config.json, config.json
     ("bpe_suffix", {"tokenizer_class": "OpenAIGPTTokenizer"}, {"model_type": "openai-gpt"}),
     ("wordpiece_cased", {"tokenizer_class": "SplinterTokenizer"}, {"model_type": "splinter"}),
     ("wordpiece_cased", {"tokenizer_class": "DPRContextEncoderTokenizerFast"}, {"model_type": "dpr"}),
+    ("wordpiece_cased", {"tokenizer_class": "DPRContextEncoderTokenizer"}, {"model_type": "dpr"}),
+    ("wordpiece_cased", {"tokenizer_class": "DPRQuestionEncoderTokenizerFast"}, {"model_type": "dpr"}),
+    ("wordpiece_cased", {}, {"model_type": "dpr"}),
+    ("bpe_llama", {"tokenizer_class": "SeamlessM4TTokenizer", "src_lang": "eng", "extra_special_tokens": ["__eng__", "__fra__"]}, {"model_type": "seamless_m4t"}),
+    ("bpe_llama", {"tokenizer_class": "SeamlessM4TTokenizerFast", "src_lang": "__nowhere__"}, {"model_type": "seamless_m4t_v2"}),
 ]
 
 

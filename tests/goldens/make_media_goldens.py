@@ -130,9 +130,20 @@ def features(name):
     randomise(model)
     model.eval().save_pretrained(directory)
     T.BitImageProcessor(size={"shortest_edge": 22}, crop_size={"height": 20, "width": 20}).save_pretrained(directory)
-    run, files = pipeline("image-feature-extraction", directory), PICTURES[:2]
-    golden = {"files": files, "want": [run(p) for p in paths(files)], "pooled": [run(p, pool=True) for p in paths(files)]}
+    write_features(directory, PICTURES[:2])
+
+
+def write_features(directory, files, pools=True):
+    """Of a checkpoint with a head the pipeline takes the class without one; pools: its pooler has weights."""
+    run = pipeline("image-feature-extraction", directory)
+    golden = {"files": files, "want": [run(p) for p in paths(files)], **({"pooled": [run(p, pool=True) for p in paths(files)]} if pools else {})}
     (directory / "features.json").write_text(json.dumps(golden) + "\n")
+
+
+def features_below_heads(name):
+    """media/vit and media/resnet."""
+    for model, pools in (("vit", False), ("resnet", True)):
+        write_features(ROOT / model, PICTURES[2:], pools)
 
 
 def word_tokenizer(**more):
@@ -205,6 +216,9 @@ def at_once(name):
 def main():
     more = {"table_transformer": tables, "rt_detr": at_once, "clap": lambda name: zero_shot_audio(), "dinov2": features}
     for name in sys.argv[1:]:  # these alone
+        if name == "heads":
+            features_below_heads(name)
+            continue
         shutil.rmtree(ROOT / name, ignore_errors=True)
         more[name](name)
     if sys.argv[1:]:
@@ -215,6 +229,7 @@ def main():
     classify("vit", T.ViTConfig(**SMALL, image_size=20, patch_size=5), T.ViTImageProcessor(size={"height": 20, "width": 20}))
     classify("resnet", T.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic"),
              T.ConvNextImageProcessor(size={"shortest_edge": 32}, crop_pct=0.875), problem_type="multi_label_classification")
+    features_below_heads("heads")
     backbone = T.ResNetConfig(embedding_size=8, hidden_sizes=[8, 12], depths=[1, 1], layer_type="basic", out_features=["stage2"])
     detect("detr", T.DetrConfig(backbone_config=backbone, d_model=16, num_queries=7, encoder_layers=1, decoder_layers=1, encoder_attention_heads=2,
                                 decoder_attention_heads=2, encoder_ffn_dim=16, decoder_ffn_dim=16), T.DetrImageProcessor(size={"shortest_edge": 40, "longest_edge": 64}))

@@ -2,11 +2,12 @@
 """Makes goldens of generation options on which random_generation.py found libaccel wrong: golden.<Class>.<case>.safetensors beside the models of tests/fixtures, and
 models/goldens_options.list, which names them.
 
-    python3 tests/goldens/make_option_goldens.py
+    python3 tests/goldens/make_option_goldens.py [case ...]
 
 Each case draws inputs until it shows what it is about: the same options on rows without padding, or without what is said twice, give other tokens.
 """
 import random
+import sys
 
 import torch
 import transformers
@@ -16,11 +17,11 @@ from random_generation import Model, ROOT
 ATTEMPTS = 400
 
 
-def padded(model, rng, lengths, most):
-    """Prompts of these lengths: decoders padded at the left, encoders at the right."""
+def padded(model, rng, lengths, most, left=False):
+    """Prompts of these lengths: decoders padded at the left, encoders at the right unless `left`."""
     ids, mask = torch.zeros((len(lengths), max(lengths)), dtype=torch.long), torch.zeros((len(lengths), max(lengths)), dtype=torch.long)
     for row, n in enumerate(lengths):
-        place = slice(0, n) if model.encoder else slice(max(lengths) - n, max(lengths))
+        place = slice(0, n) if model.encoder and not left else slice(max(lengths) - n, max(lengths))
         ids[row, place], mask[row, place] = torch.tensor([rng.randrange(3, most) for _ in range(n)]), 1
     return {"input_ids": ids, "attention_mask": mask}
 
@@ -45,6 +46,11 @@ def pad_counts(model, rng):
 def encoder_pad_counts(model, rng):
     """So do the encoder's options, of padding behind a text."""
     return padded(model, rng, (7, 3), 33), {"max_new_tokens": 10, "num_beams": 1, "encoder_repetition_penalty": 3.0, "encoder_no_repeat_ngram_size": 1}, shows_padding
+
+
+def encoder_pad_left(model, rng):
+    """Padding in front of a text moves its places in encoders of BART's kind."""
+    return padded(model, rng, (9, 4, 6), 33, left=True), {"max_new_tokens": 14, "num_beams": rng.choice((1, 3))}, shows_padding
 
 
 def bias_twice(model, rng):
@@ -73,7 +79,7 @@ def few_rows(model, rng):
 
 
 CASES = [("gpt2", "GPT2LMHeadModel", pad_counts), ("generate_bart", "BartForConditionalGeneration", encoder_pad_counts), ("llama", "LlamaForCausalLM", bias_twice),
-         ("generate_marian_apart", "MarianMTModel", wide_encoder), ("../seeing/gemma3", "Gemma3ForConditionalGeneration", few_rows)]
+         ("generate_bart", "BartForConditionalGeneration", encoder_pad_left), ("generate_marian", "MarianMTModel", encoder_pad_left), ("generate_marian_apart", "MarianMTModel", wide_encoder), ("../seeing/gemma3", "Gemma3ForConditionalGeneration", few_rows)]
 
 
 def main():
@@ -82,6 +88,10 @@ def main():
     transformers.logging.disable_progress_bar()
     lines = []
     for fixture, cls, case in CASES:
+        file = f"golden.{cls}.{case.__name__}.safetensors"
+        lines.append(f"{fixture} {file} {cls}")
+        if sys.argv[1:] and case.__name__ not in sys.argv[1:]:
+            continue
         model = Model(fixture, cls, [f"golden.{cls}.greedy.safetensors"])
         for attempt in range(ATTEMPTS):
             inputs, how, shows = case(model, random.Random(f"{fixture} {attempt}"))
@@ -90,9 +100,7 @@ def main():
                 break
         else:
             raise SystemExit(f"{fixture}: no inputs show {case.__name__}")
-        file = f"golden.{cls}.{case.__name__}.safetensors"
         model.save(ROOT / fixture / file, inputs, how, out)
-        lines.append(f"{fixture} {file} {cls}")
     (ROOT / "goldens_options.list").write_text("\n".join(lines) + "\n")
 
 

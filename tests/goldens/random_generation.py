@@ -95,8 +95,9 @@ class Model:
         lengths = [rng.randint(1, 9) for _ in range(1 if pathlib.Path(self.fixture).name.startswith(ALONE) else rng.choice((1, 1, 2, 3)))]
         ids = torch.zeros((len(lengths), max(lengths)), dtype=torch.long)
         mask = torch.zeros_like(ids)
+        right = self.encoder and rng.random() < 0.5
         for row, n in enumerate(lengths):
-            place = slice(0, n) if self.encoder else slice(max(lengths) - n, max(lengths))
+            place = slice(0, n) if right else slice(max(lengths) - n, max(lengths))
             ids[row, place] = torch.tensor([rng.choice(self.seen) if rng.random() < 0.5 else rng.randrange(3, 60) for _ in range(n)])
             mask[row, place] = 1
         ids %= self.model.config.get_text_config().vocab_size

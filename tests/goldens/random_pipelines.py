@@ -46,7 +46,49 @@ MODELS = {
     "zero-shot-classification": ["pipelines/nli", "pipelines/classify"],
     "document-question-answering": ["seeing/layoutlmv3_qa", "seeing/donut"],
     "text-to-audio": ["models/vits", "models/vits_speakers"],
+    "image-feature-extraction": ["features/dinov2", "media/vit", "media/resnet"],
+    "time-series-forecasting": ["models/chronos", "models/chronos_plain", "models/chronos_bolt", "models/chronos_bolt_plain", "models/timesfm", "models/timesfm_positions",
+                                "models/patchtst", "models/patchtst_channels", "models/patchtst_flat", "models/patchtst_max"],
 }
+
+
+class Forecaster:
+    """What stands for a pipeline of transformers', which has none of time series: transformers' models and chronos-forecasting's pipelines, asked as
+    tests/goldens/make_forecast_goldens.py asks them."""
+
+    def __init__(self, directory):
+        self.config = json.loads((pathlib.Path(directory) / "config.json").read_text())
+        self.cls = self.config["architectures"][0]
+        options = {"attn_implementation": "eager"} if self.cls.startswith("TimesFm") else {}
+        if self.cls.startswith(("TimesFm", "PatchTST")):
+            self.model = getattr(transformers, self.cls).from_pretrained(directory, **options).eval()
+            return
+        from chronos import ChronosBoltPipeline, ChronosPipeline
+        self.model = (ChronosBoltPipeline if "Bolt" in self.cls else ChronosPipeline).from_pretrained(directory)
+
+    def __call__(self, given, horizon, quantiles=None, frequency=0, seed=None, **draws):
+        rows = [torch.tensor([float("nan") if v is None else v for v in s]) for s in (given if isinstance(given[0], list) else [given])]
+        named = lambda mean, found: {"mean": np.asarray(mean), **({"quantiles": {q: np.asarray(found[:, k]) for k, q in enumerate(quantiles)}} if found is not None else {})}  # noqa: E731
+        if self.cls.startswith("PatchTST"):
+            n, channels = self.config["context_length"], self.config["num_input_channels"]
+            x = torch.stack([s[-n:] for s in rows]).view(-1, channels, n).transpose(1, 2)
+            out = self.model(past_values=x.nan_to_num(0.0), past_observed_mask=(~x.isnan()).float()).prediction_outputs
+            found = [named(m[:horizon], None) for m in out.transpose(1, 2).reshape(len(rows), -1)]
+        elif self.cls.startswith("TimesFm"):
+            out, levels = self.model(past_values=rows, freq=[frequency] * len(rows)), list(self.config["quantiles"])
+            found = [named(m[:horizon], f[:horizon, [levels.index(q) + 1 for q in quantiles]]) for m, f in zip(out.mean_predictions, out.full_predictions)]
+        else:
+            levels, samples = {"quantile_levels": quantiles}, draws.pop("samples", None)
+            if samples is not None:
+                draws["num_samples"] = samples
+            paths = None
+            if seed is not None:
+                torch.manual_seed(seed)
+                paths = self.model.predict(rows, prediction_length=horizon, **draws)
+                torch.manual_seed(seed)
+            q, mean = self.model.predict_quantiles(rows, prediction_length=horizon, **levels, **draws)
+            found = [{**named(m, f), **({"samples": np.asarray(paths[i])} if paths is not None else {})} for i, (m, f) in enumerate(zip(mean, q))]
+        return found if isinstance(given[0], list) else found[0]
 
 
 def text(rng):
@@ -169,6 +211,39 @@ def read_page(pipe, work, rng):
     return page, some(rng, top_k=(1, 2, 5), max_answer_len=(1, 3, 40), doc_stride=(2, 6), max_seq_len=(20, 33), handle_impossible_answer=(True, False))
 
 
+def features(pipe, work, rng):
+    trained = pipe.model.config.model_type != "vit"  # whose checkpoint here has no pooler: transformers makes up a random one
+    return pictures(work, rng), some(rng, pool=(trained, False))
+
+
+def wave(rng, n, missing):
+    """Some of the values are missing where that may be, and some series are flat or begin with nothing."""
+    scale, start = 10 ** rng.uniform(-3, 4), rng.uniform(-5, 5)
+    if rng.random() < 0.1:
+        values = [start * scale] * n
+    else:
+        values = [scale * (start + rng.uniform(-0.1, 0.1) * i + np.sin(rng.uniform(0.3, 0.7) * i) + rng.gauss(0, 0.2)) for i in range(n)]
+    values = [float(np.float32(v)) for v in values]
+    front = rng.randint(0, n // 2) if missing and rng.random() < 0.2 else 0
+    return [None if i < front or (missing and i < n - 1 and rng.random() < 0.15) else v for i, v in enumerate(values)]
+
+
+def forecast(pipe, work, rng):
+    config, several = pipe.config, rng.choice((1, 2, 3))
+    if pipe.cls.startswith("PatchTST"):
+        n = config["context_length"]
+        return [wave(rng, n + rng.randint(0, 9), True) for _ in range(config["num_input_channels"] * several)], {"horizon": rng.randint(1, config["prediction_length"])}
+    if pipe.cls.startswith("TimesFm"):
+        levels = list(config["quantiles"])
+        how = {"horizon": rng.randint(1, config["horizon_length"]), "quantiles": sorted(rng.sample(levels, rng.randint(1, len(levels)))), "frequency": rng.randrange(config["freq_size"])}
+        return [wave(rng, rng.randint(1, 60), False) for _ in range(several)], how
+    given = [wave(rng, rng.randint(1, 60), True) for _ in range(several)]
+    how = {"horizon": rng.randint(1, 14), "quantiles": sorted({round(rng.uniform(0.02, 0.98), 2) for _ in range(rng.randint(1, 4))})}
+    if "Bolt" not in pipe.cls:
+        how.update(some(rng, samples=(1, 3, 9), temperature=(0.5, 1.0, 1.7), top_k=(0, 3, 12), top_p=(0.4, 0.9, 1.0)), seed=rng.randrange(1 << 20))
+    return (given[0] if several == 1 and rng.random() < 0.5 else given), how
+
+
 def transcribe(pipe, work, rng):
     if pipe.model.config.model_type == "whisper":
         return listen(pipe, work, rng)
@@ -182,7 +257,8 @@ def transcribe(pipe, work, rng):
 
 DRAWN = {"text-classification": classify, "token-classification": label_tokens, "fill-mask": fill, "feature-extraction": extract,
          "text-generation": generate, "image-classification": look, "object-detection": detect, "zero-shot-image-classification": choose, "image-segmentation": segment,
-         "depth-estimation": measure, "audio-classification": hear, "automatic-speech-recognition": transcribe, "zero-shot-classification": entail, "document-question-answering": read_page, "text-to-audio": speak}
+         "depth-estimation": measure, "audio-classification": hear, "automatic-speech-recognition": transcribe, "zero-shot-classification": entail, "document-question-answering": read_page, "text-to-audio": speak,
+         "image-feature-extraction": features, "time-series-forecasting": forecast}
 
 
 def difference(want, got, at=""):
@@ -212,7 +288,7 @@ def compare(theirs, ours, given, options):
     try:
         with torch.inference_mode():
             asked = dict(options)
-            if "seed" in asked:
+            if "seed" in asked and not isinstance(theirs, Forecaster):
                 torch.manual_seed(asked.pop("seed"))
             want = theirs(given, **asked)
     except BaseException as e:  # whatever transformers does not take; tokenizers' panics are no Exception
@@ -241,7 +317,10 @@ def main():
         if given.tasks and task not in given.tasks:
             continue
         for name in names:
-            theirs = transformers.pipeline(task, str(FIXTURES / name), device="cpu", dtype="float32")
+            if task == "time-series-forecasting":
+                theirs = Forecaster(FIXTURES / name)
+            else:
+                theirs = transformers.pipeline(task, str(FIXTURES / name), device="cpu", dtype="float32")
             ours = accel.pipeline(task, str(FIXTURES / name), device="cpu")
             for turn in range(given.rounds):
                 rng = random.Random(f"{given.seed} {task} {name} {turn}")

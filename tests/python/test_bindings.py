@@ -521,22 +521,34 @@ class Media(unittest.TestCase):
                 self.check([run(f.read())], case["want"][:1])
 
     def test_features(self):
-        directory = os.path.join(FIXTURES, "features", "dinov2")
-        with open(os.path.join(directory, "features.json"), encoding="utf-8") as f:
-            golden = json.load(f)
-        files = [os.path.join(FIXTURES, f) for f in golden["files"]]
-        run = accel.pipeline("image-feature-extraction", directory, device="cpu")
-
         def flat(values):
             return [x for v in values for x in flat(v)] if isinstance(values, list) else [values]
-        for want, found in ((golden["want"], run(files)), (golden["pooled"], run(files, pool=True)), (golden["want"][:1], [run(files[0])])):
-            found = [f if isinstance(f, list) else f.tolist() for f in found]
-            self.assertEqual([(len(f), len(f[0])) for f in found], [(len(w), len(w[0])) for w in want])
-            for a, b in zip(flat(found), flat(want), strict=True):
-                self.assertAlmostEqual(a, b, delta=2e-5)
-        plain = accel.pipeline("image-feature-extraction", os.path.join(FIXTURES, "media", "vit"), device="cpu")
-        with self.assertRaisesRegex(ValueError, "no last_hidden_state"):
-            plain(files)
+
+        def shape(values):
+            return (len(values), *shape(values[0])) if isinstance(values, list) else ()
+        for place in ("features/dinov2", "media/vit", "media/resnet"):
+            directory = os.path.join(FIXTURES, place)
+            with open(os.path.join(directory, "features.json"), encoding="utf-8") as f:
+                golden = json.load(f)
+            files = [os.path.join(FIXTURES, f) for f in golden["files"]]
+            run = accel.pipeline("image-feature-extraction", directory, device="cpu")
+            found = [(golden["want"], run(files)), (golden["want"][:1], [run(files[0])])]
+            if "pooled" in golden:
+                found.append((golden["pooled"], run(files, pool=True)))
+            else:
+                with self.assertRaisesRegex(accel.AccelError, "no pooler_output"):
+                    run(files, pool=True)
+            for want, got in found:
+                got = [g if isinstance(g, list) else g.tolist() for g in got]
+                self.assertEqual([shape(g) for g in got], [shape(w) for w in want])
+                for a, b in zip(flat(got), flat(want), strict=True):
+                    self.assertAlmostEqual(a, b, delta=2e-5 * max(1.0, abs(b)))
+        with accel.Model(os.path.join(FIXTURES, "media", "vit"), device="cpu") as classes:
+            with self.assertRaisesRegex(accel.AccelError, "no last_hidden_state"):
+                classes.image_features(files)
+        with accel.Model(os.path.join(FIXTURES, "tasks", "features_bert"), device="cpu") as texts:
+            with self.assertRaisesRegex(accel.AccelError, "takes no pictures"):
+                texts.image_features(files)
 
     def test_transcribe(self):
         directory = os.path.join(FIXTURES, "media", "wav2vec2")

@@ -148,6 +148,7 @@ class Tasks(MapCase):
                 ("audio-classify", os.path.join(FIXTURES, "media", "ast"), "audio", SOUNDS, ["audio-classify", os.path.join(FIXTURES, "media", "ast"), *SOUNDS], ()),
                 ("detect-objects", os.path.join(FIXTURES, "media", "detr"), "image", PICTURES, ["detect-objects", os.path.join(FIXTURES, "media", "detr"), *PICTURES], ("--threshold", "0.3")),
                 ("segment", os.path.join(FIXTURES, "seeing", "segformer"), "image", PICTURES, ["segment", os.path.join(FIXTURES, "seeing", "segformer"), *PICTURES], ()),
+                ("image-features", os.path.join(FIXTURES, "features", "dinov2"), "image", PICTURES, ["image-features", os.path.join(FIXTURES, "features", "dinov2"), *PICTURES], ("--pool",)),
                 ("zero-shot-image", os.path.join(FIXTURES, "media", "clip"), "image", PICTURES, ["zero-shot-image", os.path.join(FIXTURES, "media", "clip"), *PICTURES], ("--labels", "cat,dog")),
                 ("zero-shot-audio", os.path.join(FIXTURES, "media", "clap"), "audio", SOUNDS, ["zero-shot-audio", os.path.join(FIXTURES, "media", "clap"), *SOUNDS], ("--labels", "cat,dog")),
                 ("transcribe", os.path.join(FIXTURES, "media", "wav2vec2"), "audio", SOUNDS, ["transcribe", os.path.join(FIXTURES, "media", "wav2vec2"), *SOUNDS], ("--timestamps", "word"))):

@@ -222,6 +222,27 @@ class Pipelines(unittest.TestCase):
             half = (end - begin) // 2
             self.assertEqual(data[begin:begin + half], data[begin + half:end])
 
+    def test_image_features(self):
+        directory = path("features/dinov2")
+        with open(os.path.join(directory, "features.json"), encoding="utf-8") as f:
+            golden = json.load(f)
+        files = [path(f) for f in golden["files"]]
+        with tempfile.TemporaryDirectory() as work:
+            out = os.path.join(work, "features.safetensors")
+            for more, wanted, name in ((("--pool",), golden["pooled"], "pooler_output"), ((), golden["want"], "last_hidden_state")):
+                printed, _ = accel("image-features", directory, *files, *more, "--output", out, "--json", "--device", "cpu", "--quiet")
+                found, made = json.loads(printed)["results"], read_tensors(out)
+                for i, (want, got) in enumerate(zip(wanted, found, strict=True)):
+                    dtype, shape, data = made[f"{name}.{i + 1}"]
+                    rows, numbers = (want, got) if more else (want[0], got[0])
+                    self.assertEqual((dtype, shape), ("F32", [len(want), len(want[0])] + ([] if more else [len(want[0][0])])))
+                    flat = [x for row in numbers for x in row]
+                    self.assertEqual(struct.pack(f"<{len(flat)}f", *flat), bytes(data))
+                    for a, b in zip(flat, [x for row in rows for x in row], strict=True):
+                        self.assertAlmostEqual(a, b, delta=2e-5 * max(1.0, abs(b)))
+            printed, _ = accel("image-features", directory, files[0], "--device", "cpu", "--quiet")
+            self.assertIn("1 x 17 x 16", printed)
+
     def test_what_cannot_be(self):
         vit, ast = os.path.join(MEDIA, "vit"), os.path.join(MEDIA, "ast")
         for expected, words, args in ((1, "nowhere.png", ("classify", vit, "--image", path("image/nowhere.png"))),
@@ -234,6 +255,8 @@ class Pipelines(unittest.TestCase):
                                       (2, "--image", ("preprocess", vit)),
                                       (2, "400 are needed", ("audio-classify", ast, path("audio/sounds/silence.wav"))),
                                       (1, "feature_extractor_type", ("preprocess", vit, "--audio", path("audio/sounds/s16.wav"))),
+                                      (3, "takes no pictures", ("image-features", path("tasks/features_bert"), path("image/pictures/rgb.png"))),
+                                      (3, "no pooler_output", ("image-features", vit, path("image/pictures/rgb.png"), "--pool")),
                                       (2, "threshold", ("detect-objects", os.path.join(MEDIA, "detr"), path("image/pictures/rgb.png"), "--threshold", "2"))):
             _, err = accel(*args, expected=expected)
             self.assertIn(words, err)

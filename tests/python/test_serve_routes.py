@@ -33,7 +33,7 @@ PATHS = {name: os.path.join(FIXTURES, place) for name, place in {
     "embedder": "tasks/st_prompts", "bare": "tasks/features_bert", "classes": "tasks/classify_many", "ranker": "tasks/rerank_bert",
     "asked": "tasks/rerank_qwen3", "tokens": "tasks/tokens_wordpiece", "answers": "tasks/qa_wordpiece", "masks": "tasks/fill_wordpiece",
     "writer": "pipelines/text", "nli": "pipelines/nli", "t5": "pipelines/t5", "hearing": "speech/many", "words": "speech/words", "letters": "media/wav2vec2",
-    "sounds": "media/ast", "labels": "media/vit", "boxes": "media/detr", "free": "media/clip", "noises": "media/clap", "segments": "seeing/segformer", "depths": "seeing/depth_anything",
+    "sounds": "media/ast", "labels": "media/vit", "boxes": "media/detr", "free": "media/clip", "noises": "media/clap", "segments": "seeing/segformer", "depths": "seeing/depth_anything", "features": "features/dinov2",
     "voice": "models/vits_speakers", "captions": "seeing/blip_caption", "questions": "seeing/blip_vqa", "regions": "seeing/florence2",
     "pages": "seeing/donut", "forms": "seeing/layoutlmv3_qa"}.items()}
 TEXTS = ["the quick brown fox", "a lazy dog sleeps", "numbers 1 2 3"]
@@ -465,6 +465,14 @@ class Tasks(Routes):
         grey = base64.b64decode(got["depth"])
         self.assertEqual((grey[:8], struct.unpack(">IIBB", grey[16:26])), (b"\x89PNG\r\n\x1a\n", (want.width, want.height, 8, 0)))
         self.assertEqual(len(self.run_task("depth-estimation", "depths", [uri(PICTURE, "image/jpeg")] * 2)), 2)
+
+    def test_image_features(self):
+        for pool in (False, True):
+            got = self.run_task("image-feature-extraction", "features", [uri(PICTURE, "image/jpeg")], pool=pool)
+            (want,) = self.model("features").image_features([PICTURE], pool)
+            self.assertEqual(bits(got[0] if pool else got[0][0]), bits((want if pool else want[0]).tolist()))
+        self.assertEqual(self.run_task("image-feature-extraction", "features", uri(PICTURE, "image/jpeg"), pool=True), got[0])
+        self.refused("/accel/run/image-feature-extraction", {"model": "labels", "inputs": uri(PICTURE, "image/jpeg")}, "no last_hidden_state", 400)
 
     def test_documents(self):
         words = [["Total:", [20, 40, 90, 75]], ["31.50", [110, 40, 180, 75]]]

@@ -53,12 +53,33 @@ class Files(unittest.TestCase):
                 self.assertEqual(json.loads(done.stdout)["texts"], [text for _, text in some])
 
     def test_characters(self):
-        """Vocabularies of CTC and VITS: told from a directory without a tokenizer."""
-        for name in (("media", "wav2vec2"), ("models", "vits")):
-            done = tokenize(os.path.join(FIXTURES, "..", *name), "--input", ["abc"])
-            self.assertEqual((done.returncode, done.stdout), (3, ""))
-            self.assertIn("vocabulary of characters", done.stderr)
-            self.assertIn("accel transcribe, accel text-to-speech", done.stderr)
+        """Vocabularies of CTC and VITS (tests/goldens/make_character_goldens.py)."""
+        with open(os.path.join(FIXTURES, "..", "tokenizer_characters.json"), encoding="utf-8") as f:
+            cases = json.load(f)
+        for case in cases:
+            with self.subTest(vocab=case["vocab"], config=case["config"]), tempfile.TemporaryDirectory() as folder:
+                for name, value in (("vocab.json", case["vocab"]), ("tokenizer_config.json", case["config"])):
+                    with open(os.path.join(folder, name), "w") as f:
+                        json.dump(value, f)
+                done = tokenize(folder, "--input", case["strings"])
+                self.assertEqual(done.returncode, 0, done.stderr)
+                self.assertEqual(json.loads(done.stdout)["ids"], case["ids"])
+                for key, more in (("texts", ()), ("whole", ("--keep-special",))):
+                    done = tokenize(folder, "--decode", [ids for ids in case["decode"]], *more)
+                    self.assertEqual(json.loads(done.stdout)["texts"], case[key])
+
+    def test_no_characters(self):
+        """What another program has to make first, and a class that has no such vocabulary."""
+        for config, word in (({"tokenizer_class": "VitsTokenizer"}, "'phonemize' is true"), ({"tokenizer_class": "Wav2Vec2PhonemeCTCTokenizer"}, "'do_phonemize' is true"),
+                             ({"tokenizer_class": "VitsTokenizer", "phonemize": False, "is_uroman": True}, "'is_uroman' is true"),
+                             ({"tokenizer_class": "GPT2Tokenizer"}, "put its merges.txt beside it"), ({"tokenizer_class": "Wav2Vec2CTCTokenizer", "target_lang": "xyz"}, "")):
+            with self.subTest(config=config), tempfile.TemporaryDirectory() as folder:
+                for name, value in (("vocab.json", {"eng": {"a": 0}} if not word else {"a": 0, "\u00e9": 1}), ("tokenizer_config.json", config)):
+                    with open(os.path.join(folder, name), "w") as f:
+                        json.dump(value, f)
+                done = tokenize(folder, "--input", ["\u00e9"])
+                self.assertEqual((done.returncode, done.stdout), (3 if word else 1, ""))
+                self.assertIn(word or "target_lang 'xyz' is none of them", done.stderr)
 
     def test_damage(self):
         with open(os.path.join(FIXTURES, "xlm_roberta", "sentencepiece.bpe.model"), "rb") as f:

@@ -99,7 +99,8 @@ static accel_generate_params greedy(void) {
 static accel__request request_of(const bench *b, const accel__generate_plan *plan,
                                  const pictured *p) {
   const accel_generate_params how = greedy();
-  const accel__encoder_input prompt = {{p->ids, p->n}, p->tensor, p->n_tensors, false};
+  const accel__encoder_input prompt = {
+      .ids = {p->ids, p->n}, .tensor = p->tensor, .n_tensors = p->n_tensors};
   accel__request r = {0};
   assert_ok(accel__pictured_request(b->ep, plan, &how, &prompt, 0, 0, &r));
   assert_non_null(r.input.images);

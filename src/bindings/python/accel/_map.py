@@ -89,6 +89,7 @@ TASKS: Dict[str, _Task] = {
     "document-qa": _Task(("question", "image", "word_boxes"), True, None, 16, _documents),
     "transcribe": _Task(("audio",), False, "automatic-speech-recognition", 8, lambda m, c, o: m.transcribe(c[0], **o)),
     "detect-objects": _Task(("image",), False, "object-detection", 16, lambda m, c, o: m.detect_objects(c[0], **o)),
+    "image-features": _Task(("image",), False, "image-feature-extraction", 16, lambda m, c, o: _lists(m.image_features(c[0], **o))),
     "zero-shot": _Task(("text",), False, "text-classification", 512, lambda m, c, o: m.zero_shot(c[0], **o)),
     "zero-shot-audio": _Task(("audio",), False, "zero-shot-audio-classification", 16, lambda m, c, o: m.zero_shot_audio(c[0], **o)),
     "zero-shot-image": _Task(("image",), False, "zero-shot-image-classification", 32, lambda m, c, o: m.zero_shot_image(c[0], **o)),

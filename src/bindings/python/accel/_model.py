@@ -18,7 +18,7 @@ from ._native import Media, check, decode, encode, lib, media_array, string_list
 from ._forecast import Forecast, forecast
 from ._text_to_speech import Waveform, text_to_speech
 from ._images import GeneratedImages, text_to_image
-from ._pictures import Depth, Segmentation, answer_documents, document_json, estimate_depth, generate_images, generate_regions, segment_images
+from ._pictures import Depth, Segmentation, answer_documents, document_json, estimate_depth, extract_image_features, generate_images, generate_regions, segment_images
 from ._queue import Ticket, request
 from ._speech import transcribe
 from ._tensors import Inputs, ModelOutput, from_floats, take
@@ -573,6 +573,11 @@ class Model:
     def estimate_depth(self, images: Sequence[Media]) -> List[Depth]:
         """How far away each pixel of each picture (a path, or the bytes of a file) is."""
         return estimate_depth(self.handle, images)
+
+    def image_features(self, images: Sequence[Media], pool: bool = False) -> List[Any]:
+        """The last hidden state of each picture (a path, or the bytes of a file), [1, tokens, dim] (of ResNet and ConvNeXt [1, channels, height, width]),
+        or with `pool` the model's pooler_output."""
+        return extract_image_features(self.handle, images, pool)
 
     def answer_documents(self, questions: Sequence[Dict[str, Any]], **options: Any) -> List[List[Dict[str, Any]]]:
         """Answers to questions about pages, a list each: {"question", "image", "word_boxes"}, where "image" is a path or the bytes of a file, and

@@ -153,6 +153,7 @@ _TABLE = [  # name, result, arguments
     ("accel_segmentations_free", None, _out(T.accel_segmentations)),
     ("accel_estimate_depth", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, _out(T.accel_depths)),
     ("accel_depths_free", None, _out(T.accel_depths)),
+    ("accel_extract_image_features", C.c_int, _handle, C.POINTER(T.accel_media), C.c_uint32, C.c_int, _out(T.accel_tensors)),
     ("accel_document_params_default", T.accel_document_params),
     ("accel_answer_documents", C.c_int, _handle, C.POINTER(T.accel_document_question), C.c_uint32, C.POINTER(T.accel_document_params), _out(T.accel_document_answers)),
     ("accel_document_answers_free", None, _out(T.accel_document_answers)),

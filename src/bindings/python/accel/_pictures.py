@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 from . import _generate
 from . import _types as T
 from ._native import Media, check, decode, encode, lib, media_array, take_string, text_array
-from ._tensors import _np, make
+from ._tensors import _np, make, take_list
 
 
 class Segmentation:
@@ -108,6 +108,13 @@ def estimate_depth(handle: Any, images: Sequence[Media]) -> List[Depth]:
     result = [Depth(pointer.contents, i) for i in range(pointer.contents.n)]
     lib.accel_depths_free(C.byref(pointer))
     return result
+
+
+def extract_image_features(handle: Any, images: Sequence[Media], pool: bool) -> List[Any]:
+    """A tensor for each picture (a path, or the bytes of a file)."""
+    media, pointer = media_array(images), C.POINTER(T.accel_tensors)()
+    check(lib.accel_extract_image_features(handle, media, len(images), int(pool), C.byref(pointer)))
+    return take_list(pointer)
 
 
 # ---- documents ----

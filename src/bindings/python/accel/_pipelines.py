@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple, Type, Union
 from . import _types as T
 from ._context import Context
 from ._images import GeneratedImage
-from ._model import Model, Placement, preprocess
+from ._model import Model, Placement
 from ._pictures import split_messages
 from ._tensors import _np, make
 from ._truncation import tokenizer_options
@@ -87,6 +87,11 @@ class TextClassificationPipeline(Pipeline):
         return [result] if isinstance(inputs, str) and top_k is _UNSET else result
 
 
+def _labels(given: Any) -> List[str]:
+    """candidate_labels: a list, or "one, two"."""
+    return [part.strip() for part in given.split(",") if part.strip()] if isinstance(given, str) else list(given or [])
+
+
 class ZeroShotClassificationPipeline(Pipeline):
     """{"sequence", "labels", "scores"} over candidate_labels for a text, best first, a list of them for several: how far a model of natural language
     inference takes each label, put into hypothesis_template, to follow from the text.  With multi_label each label has a probability of its own."""
@@ -96,8 +101,7 @@ class ZeroShotClassificationPipeline(Pipeline):
     def __call__(self, sequences: Texts, candidate_labels: Any = None, hypothesis_template: Optional[str] = None, multi_label: Optional[bool] = None) -> Any:
         single = isinstance(sequences, str)
         texts: List[str] = [sequences] if single else list(sequences)  # type: ignore[list-item]
-        labels = self.defaults.get("candidate_labels") if candidate_labels is None else candidate_labels
-        labels = [part.strip() for part in labels.split(",") if part.strip()] if isinstance(labels, str) else list(labels or [])
+        labels = _labels(self.defaults.get("candidate_labels") if candidate_labels is None else candidate_labels)
         template = hypothesis_template or self.defaults.get("hypothesis_template")
         several = self.defaults.get("multi_label", False) if multi_label is None else multi_label
         if not labels or not texts:
@@ -220,20 +224,14 @@ class ImageClassificationPipeline(Pipeline):
 
 class ImageFeatureExtractionPipeline(Pipeline):
     """[1, tokens, dim] (of ResNet and ConvNeXt [1, channels, height, width]) for a picture, with `pool` the model's pooler_output, [1, dim]; a list of
-    them for several.  Each picture goes through the model by itself."""
+    them for several.  Each picture goes through the model by itself; of a checkpoint with a head the class without one is taken."""
     task = "image-feature-extraction"
 
     def __call__(self, inputs: Any, pool: Optional[bool] = None) -> Any:
         files, single = _files(inputs)
-        output = "pooler_output" if (self.defaults.get("pool") if pool is None else pool) else "last_hidden_state"
-        if output not in self.model.output_names:
-            raise ValueError(f"the model has no {output}" + ("; its class has no pooler" if output == "pooler_output" else ': name its class without a head, architecture="ViTModel"'))
-        takes = self.model.input_names
-        found = []
-        for file in files:
-            tensors = preprocess(self.model.placement.model, images=[file], context=self.model.context)
-            made = self.model.run(outputs=[output], **{name: tensors[name] for name in tensors if name in takes})[output]
-            found.append(made if _np is not None else made.tolist())
+        found = self.model.image_features(files, bool(self.defaults.get("pool") if pool is None else pool))
+        if _np is None:
+            found = [f.tolist() for f in found]
         return found[0] if single else found
 
 
@@ -248,10 +246,9 @@ class ZeroShotImageClassificationPipeline(Pipeline):
 
     def __call__(self, inputs: Any, candidate_labels: Any = None, hypothesis_template: Optional[str] = None) -> Any:
         files, single = _files(inputs)
-        labels = self.defaults.get("candidate_labels") if candidate_labels is None else candidate_labels
+        labels = _labels(self.defaults.get("candidate_labels") if candidate_labels is None else candidate_labels)
         if not labels:
             raise ValueError(f"{self.task} needs candidate_labels")
-        labels = [part.strip() for part in labels.split(",")] if isinstance(labels, str) else list(labels)
         call = self.model.zero_shot_audio if self.task == "zero-shot-audio-classification" else self.model.zero_shot_image
         found = call(files, labels, hypothesis_template or self.defaults.get("hypothesis_template"))
         return found[0] if single else found

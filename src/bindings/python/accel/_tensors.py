@@ -171,16 +171,26 @@ class ModelOutput(Dict[str, Any]):
         return list(self.values())[key] if isinstance(key, (int, slice)) else super().__getitem__(key)
 
 
-def take(pointer: Any) -> ModelOutput:
-    """Copies a POINTER(accel_tensors) that the library hands out, and frees it."""
-    result = ModelOutput()
-    for k in range(pointer.contents.n):
-        t = pointer.contents.item[k]
-        shape = tuple(t.dim[d] for d in range(t.rank))
-        count = 1
-        for dim in shape:
-            count *= dim
-        size = count * _KINDS[t.dtype][1]
-        result[decode(t.name)] = make(C.string_at(t.data, size) if size else b"", t.dtype, shape)
+def _copy(t: Any) -> Any:
+    shape = tuple(t.dim[d] for d in range(t.rank))
+    count = 1
+    for dim in shape:
+        count *= dim
+    size = count * _KINDS[t.dtype][1]
+    return make(C.string_at(t.data, size) if size else b"", t.dtype, shape)
+
+
+def take_list(pointer: Any) -> List[Any]:
+    """Copies the tensors of a POINTER(accel_tensors) that the library hands out, in their order, and frees it."""
+    found = [_copy(pointer.contents.item[k]) for k in range(pointer.contents.n)]
     lib.accel_tensors_free(C.byref(pointer))
+    return found
+
+
+def take(pointer: Any) -> ModelOutput:
+    """Copies a POINTER(accel_tensors) that the library hands out, by their names, and frees it."""
+    names = [decode(pointer.contents.item[k].name) for k in range(pointer.contents.n)]
+    result = ModelOutput()
+    for name, tensor in zip(names, take_list(pointer)):
+        result[name] = tensor
     return result
