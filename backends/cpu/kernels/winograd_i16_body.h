@@ -128,7 +128,7 @@ static void multiply_points(const cpu_winograd_i16 *g, const char *panel) {
     const char *ahead = w + bytes;
     for (int64_t at = 0, rows; at < windows;
          at += rows, ahead += g->k / 2 / ROUND * prefetch_step) {
-      rows = dot_height(windows - at);
+      rows = tile_height(windows - at, GEMM_ROWS);
       tile_of[rows](g->k, x + at * g->k, w, ahead, prefetch_step,
                     g->sums + (at * POINTS + p) * GEMM_COLS);
     }
