@@ -156,17 +156,18 @@ static void fill_pixels(cpu_image to, int64_t first, int64_t end, int64_t channe
 }
 
 /* Lines [top, top + lines) of x from pixel `left` on, `wide` pixels of each.  Outside is 0: the
- * code of zero, with the scale of the line where blocks reach over pixels. */
+ * code of zero, with the scale of the line where blocks reach over pixels.  Where all k are one
+ * block (rows are gathered, or have parts) the image's scale is read: codes alone are copied. */
 static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left, int64_t lines,
                          char *scratch) {
   const int64_t channels = j->call.channels, *in = j->call.plane.in, wide = j->wide;
   const cpu_image band = cpu_image_at(scratch, 0, j->band * wide, channels);
-  const bool shared = j->call.w->block > channels;
+  const bool shared = j->call.w->block > channels, one = j->gathered || j->call.w->part;
   for (int64_t l = 0; l < lines; l++) {
     const int64_t y = top + l, at = l * wide;
     int64_t first = left < 0 ? -left : 0, end = in[1] - left < wide ? in[1] - left : wide;
     if (first >= end || y < 0 || y >= in[0]) {
-      fill_pixels(band, at, at + wide, channels, 0, j->gathered || j->call.w->part ? x.zero[0] : 0);
+      fill_pixels(band, at, at + wide, channels, 0, one ? x.zero[0] : 0);
       continue;
     }
     const int64_t from = y * in[1] + left + first;
@@ -174,8 +175,10 @@ static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left,
     fill_pixels(band, at, at + first, channels, scale, zero);
     memcpy(band.codes + (at + first) * channels, x.codes + from * channels,
            (size_t)((end - first) * channels));
-    memcpy(band.scale + at + first, x.scale + from, (size_t)(end - first) * sizeof(float));
-    memcpy(band.zero + at + first, x.zero + from, (size_t)(end - first) * sizeof(float));
+    if (!one) {
+      memcpy(band.scale + at + first, x.scale + from, (size_t)(end - first) * sizeof(float));
+      memcpy(band.zero + at + first, x.zero + from, (size_t)(end - first) * sizeof(float));
+    }
     fill_pixels(band, at + end, at + wide, channels, scale, zero);
   }
   return band;
