@@ -12,6 +12,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/winograd_words.h"
+
 static const float TAME = 1e24f; /* 2^30, what codes add up to, times it is a number */
 /* Bytes that are copied at once: so many may be read behind x, written behind gathered rows; and
  * bytes that a kernel reads behind a row. */
@@ -25,6 +27,7 @@ enum {
   WORD_WINDOWS = 20,
   WORD_WINDOWS_WIDE = 60,
   WORDS_WIDE = 1 << 15,
+  WORDS_HUGE = 1 << 17, /* pairs of channels: their weights are read once, not for each worker */
   WORD_LEAST = 20
 };
 enum {
@@ -583,11 +586,14 @@ static void cut_pieces(coded *j, uint32_t workers) {
   j->units = (size + j->unit - 1) / j->unit;
   const int64_t each = pixels > j->unit && !j->recoded ? pixels / j->unit : 1;
   int64_t pieces = (j->units + each - 1) / each;
-  if (pieces < 8 * (int64_t)workers) pieces = (pieces + workers - 1) / workers * workers;
+  const bool huge = j->words && c->channels * c->outputs > WORDS_HUGE &&
+                    c->count * pieces < (int64_t)workers;
+  if (pieces < 8 * (int64_t)workers && !huge) pieces = (pieces + workers - 1) / workers * workers;
   j->pieces = (uint32_t)(pieces < j->units ? pieces : j->units);
   const uint32_t all = (uint32_t)c->count * j->pieces;
-  const bool whole = c->y_codes && !j->recoded;
+  const bool whole = c->y_codes && !j->recoded && !huge;
   j->strips = whole || all >= workers || !c->w ? 1 : 4 * workers / all;
+  if (huge && c->w) j->strips = workers; /* each lays out the words of its windows again */
   if (c->w && j->strips > c->w->tiles) j->strips = (uint32_t)c->w->tiles;
   j->tasks = all * j->strips < TASKS_EACH * workers ? all * j->strips : TASKS_EACH * workers;
   if (!c->pool) return;
@@ -644,8 +650,8 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
     j->sums_at +=
         cpu_aligned(points * cpu_winograd_i16_step(windows, channels) * (int64_t)sizeof(int16_t));
     j->scratch_bytes =
-        j->sums_at + cpu_aligned(windows * points * kernels->linear[CPU_LAYOUT_I8].cols *
-                                 (int64_t)sizeof(int32_t));
+        j->sums_at + cpu_aligned(cpu_winograd_i16_parts(channels) * windows * points *
+                                 kernels->linear[CPU_LAYOUT_I8].cols * (int64_t)sizeof(int32_t));
   }
   if (j->call.pool) {
     const kit_plane *pool = j->call.pool;
@@ -668,7 +674,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   PLACE(coding, (uint64_t)count * sizeof(cpu_coding));
   PLACE(scratch, workers * j->scratch_bytes);
   j->apart = j->strips > 1 && j->call.y_codes;
-  if (j->apart || (!j->call.w && j->recoded && j->pieces * count < workers))
+  if (j->apart || (!j->call.w && (j->recoded || j->words) && j->pieces * count < workers))
     PLACE(product, cpu_area(p->out) * count * j->call.outputs * (int64_t)sizeof(float));
   if (j->planes)
     PLACE(images,
