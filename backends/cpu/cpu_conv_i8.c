@@ -586,8 +586,8 @@ static void cut_pieces(coded *j, uint32_t workers) {
   j->units = (size + j->unit - 1) / j->unit;
   const int64_t each = pixels > j->unit && !j->recoded ? pixels / j->unit : 1;
   int64_t pieces = (j->units + each - 1) / each;
-  const bool huge = j->words && c->channels * c->outputs > WORDS_HUGE &&
-                    c->count * pieces < (int64_t)workers;
+  const bool huge =
+      j->words && c->channels * c->outputs > WORDS_HUGE && c->count * pieces < (int64_t)workers;
   if (pieces < 8 * (int64_t)workers && !huge) pieces = (pieces + workers - 1) / workers * workers;
   j->pieces = (uint32_t)(pieces < j->units ? pieces : j->units);
   const uint32_t all = (uint32_t)c->count * j->pieces;

@@ -43,14 +43,11 @@ typedef struct kernel {
   float scale[MOST_ROWS];
 } kernel;
 static int8_t code[WEIGHTS][MOST];
-static kernel weight[WEIGHTS] = {{IN, GIVEN, 7, code[0], {0}},
-                                 {SUM, IN, 3, code[1], {0}},
-                                 {SUM, IN, 1, code[2], {0}},
-                                 {BESIDE, IN, 3, code[3], {0}},
-                                 {OUT, SUM + BESIDE, 3, code[4], {0}},
-                                 {MANY, GIVEN, 3, code[5], {0}},
-                                 {MANY_OUT, MANY, 3, code[6], {0}},
-                                 {OUT, MANY_OUT, 1, code[7], {0}}};
+static kernel weight[WEIGHTS] = {
+    {IN, GIVEN, 7, code[0], {0}},         {SUM, IN, 3, code[1], {0}},
+    {SUM, IN, 1, code[2], {0}},           {BESIDE, IN, 3, code[3], {0}},
+    {OUT, SUM + BESIDE, 3, code[4], {0}}, {MANY, GIVEN, 3, code[5], {0}},
+    {MANY_OUT, MANY, 3, code[6], {0}},    {OUT, MANY_OUT, 1, code[7], {0}}};
 static float x[GIVEN * PIXELS], y[OUT * PIXELS];
 static double wanted[OUT * PIXELS];
 
@@ -263,7 +260,8 @@ static void test_many(void **state) {
   compute_wanted_of_many();
   first_weight = 5;
   accel__program *p = build_many();
-  const bool one = check_isa(p, "avx2", LOSS_WORDS, 8), other = check_isa(p, "avx512", LOSS_WORDS, 8);
+  const bool one = check_isa(p, "avx2", LOSS_WORDS, 8),
+             other = check_isa(p, "avx512", LOSS_WORDS, 8);
   accel__program_free(&p);
   if (!one && !other) skip();
 }

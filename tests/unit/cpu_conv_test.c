@@ -351,7 +351,9 @@ static void test_winograd_i16(void) {
   for (int round = 0; round < 36; round++) {
     cpu_winograd_i16 g = {.rows = pick(1, 3),
                           .wide = pick(1, 9),
-                          .k = round % 7 ? 32 : round % 2 ? 96 : 288,
+                          .k = round % 7   ? 32
+                               : round % 2 ? 96
+                                           : 288,
                           .n = linear->cols * pick(1, 2)};
     const int64_t lines = 4 * g.rows + 2, windows = g.rows * g.wide;
     g.line = 4 * g.wide + 2 + pick(0, 2);

@@ -29,10 +29,10 @@ V_INLINE vf load_codes(const uint8_t *p) {
  * the factors, which all blocks of a column share, are applied with the last block only. */
 typedef enum epilogue_kind {
   EPILOGUE_ANY,
-  EPILOGUE_ONE_BLOCK_RELU,     /* one block, no residual, a ReLU */
-  EPILOGUE_BLOCKS_RELU,        /* several blocks, no residual, a ReLU */
-  EPILOGUE_ONE_BLOCK,          /* one block, no residual, no activation */
-  EPILOGUE_RESIDUAL_RELU,      /* one block, a residual without zeros, a ReLU */
+  EPILOGUE_ONE_BLOCK_RELU,      /* one block, no residual, a ReLU */
+  EPILOGUE_BLOCKS_RELU,         /* several blocks, no residual, a ReLU */
+  EPILOGUE_ONE_BLOCK,           /* one block, no residual, no activation */
+  EPILOGUE_RESIDUAL_RELU,       /* one block, a residual without zeros, a ReLU */
   EPILOGUE_RESIDUAL_ZEROS_RELU, /* the same; the residual has zeros */
   EPILOGUE_ZEROS,               /* one block, no residual, no maxima; x has zeros */
   EPILOGUE_ZEROS_RELU           /* the same with maxima and a ReLU */

@@ -104,17 +104,17 @@ static void transform_words(const cpu_winograd_i16 *g, int64_t row, int64_t c, c
 /* sums[rows][36][COLS] = x[rows][k] w, rows of x ldx words apart. */
 typedef void tile_fn(int64_t k, const int16_t *x, int64_t ldx, const char *w, const char *ahead,
                      int64_t prefetch_step, int32_t *sums);
-#define DOT_TILE(rows)                                                                          \
-  static void tile_##rows(int64_t k, const int16_t *x, int64_t ldx, const char *w,              \
-                          const char *ahead, int64_t prefetch_step, int32_t *sums) {            \
-    dot_sums sum;                                                                               \
+#define DOT_TILE(rows)                                                                           \
+  static void tile_##rows(int64_t k, const int16_t *x, int64_t ldx, const char *w,               \
+                          const char *ahead, int64_t prefetch_step, int32_t *sums) {             \
+    dot_sums sum;                                                                                \
     dot_rows(rows, dot_chains(rows), ROUND, k / 2, (const uint8_t *)x, ldx * (int64_t)sizeof *x, \
-             w, ahead, prefetch_step, sum);                                                     \
-    MICRO_UNROLL for (int i = 0; i < rows; i++) {                                               \
-      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                                        \
-        i_store(sums + i * POINTS * GEMM_COLS + j * V, sum[i][j * DOT_CHAINS]);                 \
-      }                                                                                         \
-    }                                                                                           \
+             w, ahead, prefetch_step, sum);                                                      \
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {                                                \
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                                         \
+        i_store(sums + i * POINTS * GEMM_COLS + j * V, sum[i][j * DOT_CHAINS]);                  \
+      }                                                                                          \
+    }                                                                                            \
   }
 DOT_TILES
 
