@@ -12,6 +12,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "kernels/winograd_words.h"
+
 static const float TAME = 1e24f; /* 2^30, what codes add up to, times it is a number */
 /* Bytes that are copied at once: so many may be read behind x, written behind gathered rows; and
  * bytes that a kernel reads behind a row. */
@@ -25,6 +27,7 @@ enum {
   WORD_WINDOWS = 20,
   WORD_WINDOWS_WIDE = 60,
   WORDS_WIDE = 1 << 15,
+  WORDS_HUGE = 1 << 17, /* pairs of channels: their weights are read once, not for each worker */
   WORD_LEAST = 20
 };
 enum {
@@ -156,17 +159,18 @@ static void fill_pixels(cpu_image to, int64_t first, int64_t end, int64_t channe
 }
 
 /* Lines [top, top + lines) of x from pixel `left` on, `wide` pixels of each.  Outside is 0: the
- * code of zero, with the scale of the line where blocks reach over pixels. */
+ * code of zero, with the scale of the line where blocks reach over pixels.  Where all k are one
+ * block (rows are gathered, or have parts) the image's scale is read: codes alone are copied. */
 static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left, int64_t lines,
                          char *scratch) {
   const int64_t channels = j->call.channels, *in = j->call.plane.in, wide = j->wide;
   const cpu_image band = cpu_image_at(scratch, 0, j->band * wide, channels);
-  const bool shared = j->call.w->block > channels;
+  const bool shared = j->call.w->block > channels, one = j->gathered || j->call.w->part;
   for (int64_t l = 0; l < lines; l++) {
     const int64_t y = top + l, at = l * wide;
     int64_t first = left < 0 ? -left : 0, end = in[1] - left < wide ? in[1] - left : wide;
     if (first >= end || y < 0 || y >= in[0]) {
-      fill_pixels(band, at, at + wide, channels, 0, j->gathered || j->call.w->part ? x.zero[0] : 0);
+      fill_pixels(band, at, at + wide, channels, 0, one ? x.zero[0] : 0);
       continue;
     }
     const int64_t from = y * in[1] + left + first;
@@ -174,8 +178,10 @@ static cpu_image band_of(const coded *j, cpu_image x, int64_t top, int64_t left,
     fill_pixels(band, at, at + first, channels, scale, zero);
     memcpy(band.codes + (at + first) * channels, x.codes + from * channels,
            (size_t)((end - first) * channels));
-    memcpy(band.scale + at + first, x.scale + from, (size_t)(end - first) * sizeof(float));
-    memcpy(band.zero + at + first, x.zero + from, (size_t)(end - first) * sizeof(float));
+    if (!one) {
+      memcpy(band.scale + at + first, x.scale + from, (size_t)(end - first) * sizeof(float));
+      memcpy(band.zero + at + first, x.zero + from, (size_t)(end - first) * sizeof(float));
+    }
     fill_pixels(band, at + end, at + wide, channels, scale, zero);
   }
   return band;
@@ -580,11 +586,14 @@ static void cut_pieces(coded *j, uint32_t workers) {
   j->units = (size + j->unit - 1) / j->unit;
   const int64_t each = pixels > j->unit && !j->recoded ? pixels / j->unit : 1;
   int64_t pieces = (j->units + each - 1) / each;
-  if (pieces < 8 * (int64_t)workers) pieces = (pieces + workers - 1) / workers * workers;
+  const bool huge =
+      j->words && c->channels * c->outputs > WORDS_HUGE && c->count * pieces < (int64_t)workers;
+  if (pieces < 8 * (int64_t)workers && !huge) pieces = (pieces + workers - 1) / workers * workers;
   j->pieces = (uint32_t)(pieces < j->units ? pieces : j->units);
   const uint32_t all = (uint32_t)c->count * j->pieces;
-  const bool whole = c->y_codes && !j->recoded;
+  const bool whole = c->y_codes && !j->recoded && !huge;
   j->strips = whole || all >= workers || !c->w ? 1 : 4 * workers / all;
+  if (huge && c->w) j->strips = workers; /* each lays out the words of its windows again */
   if (c->w && j->strips > c->w->tiles) j->strips = (uint32_t)c->w->tiles;
   j->tasks = all * j->strips < TASKS_EACH * workers ? all * j->strips : TASKS_EACH * workers;
   if (!c->pool) return;
@@ -641,8 +650,8 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
     j->sums_at +=
         cpu_aligned(points * cpu_winograd_i16_step(windows, channels) * (int64_t)sizeof(int16_t));
     j->scratch_bytes =
-        j->sums_at + cpu_aligned(windows * points * kernels->linear[CPU_LAYOUT_I8].cols *
-                                 (int64_t)sizeof(int32_t));
+        j->sums_at + cpu_aligned(cpu_winograd_i16_parts(channels) * windows * points *
+                                 kernels->linear[CPU_LAYOUT_I8].cols * (int64_t)sizeof(int32_t));
   }
   if (j->call.pool) {
     const kit_plane *pool = j->call.pool;
@@ -665,7 +674,7 @@ static int64_t lay_out(coded *j, const cpu_kernels *kernels, uint32_t workers, v
   PLACE(coding, (uint64_t)count * sizeof(cpu_coding));
   PLACE(scratch, workers * j->scratch_bytes);
   j->apart = j->strips > 1 && j->call.y_codes;
-  if (j->apart || (!j->call.w && j->recoded && j->pieces * count < workers))
+  if (j->apart || (!j->call.w && (j->recoded || j->words) && j->pieces * count < workers))
     PLACE(product, cpu_area(p->out) * count * j->call.outputs * (int64_t)sizeof(float));
   if (j->planes)
     PLACE(images,

@@ -129,13 +129,15 @@ static void take_steps(const accel_plugin_node *n, const accel_plugin_weight *w,
 }
 
 /* Whether a coded convolution may multiply words, too: then it has both packings, as large pictures
- * alone are worth it. */
+ * alone are worth it.  Pairs of channels are limited, for words are read from memory in each run;
+ * where three instructions multiply bytes (codes of seven bits) twice as many are still worth it. */
 static bool as_words(const accel_plugin_node *n, const accel_plugin_weight *w, const cpu_conv *c,
                      const cpu_kernels *k) {
   const cpu_linear_kernel *linear = &k->linear[CPU_LAYOUT_I8];
+  const int64_t most = linear->x == CPU_ACT_U7B ? 2 * WINOGRAD_MATRIX : WINOGRAD_MATRIX;
   return k->winograd_i16 && !k->tile_registers && linear->x != CPU_ACT_S8B &&
-         cpu_conv_window(n, w->dim, w->rank) == 4 && c->rows % linear->cols == 0 &&
-         w->dim[1] % CPU_WINOGRAD_WORDS == 0;
+         cpu_conv_window(n, w->dim, w->rank) && c->rows <= most / w->dim[1] &&
+         c->rows % linear->cols == 0 && w->dim[1] % CPU_WINOGRAD_WORDS == 0;
 }
 
 /* Tiles as equal in height as whole rows allow. */

@@ -5,6 +5,7 @@
 #include <math.h>
 
 #include "cpu_pack.h"
+#include "kernels/winograd_words.h"
 
 enum { SIDE = 6, POINTS = SIDE * SIDE, TAPS = 9 };
 
@@ -22,11 +23,18 @@ static double reach(int point) {
   return 326.0 * sizes[point / SIDE] * sizes[point % SIDE];
 }
 
-/* As fine a step as words of 16 bits and sums of 32 allow, those of their rounding included. */
+/* As fine a step as words of 16 bits and sums of 32 allow, those of their rounding included: of the
+ * part that needs the largest. */
 static double step_of(const float *w, int64_t k, int point) {
-  double most = 0, all = 0;
-  for (int64_t j = 0; j < k; j++) most = fmax(most, fabs((double)w[j])), all += fabs((double)w[j]);
-  return fmax(most / 32767, all * reach(point) / (0x1p31 - 0x1p28));
+  const int64_t part = cpu_winograd_i16_part(k);
+  double most = 0, largest = 0;
+  for (int64_t first = 0; first < k; first += part) {
+    double all = 0;
+    for (int64_t j = first; j < k && j < first + part; j++)
+      most = fmax(most, fabs((double)w[j])), all += fabs((double)w[j]);
+    largest = fmax(largest, all);
+  }
+  return fmax(most / 32767, largest * reach(point) / (0x1p31 - 0x1p28));
 }
 
 void cpu_winograd_i16_pack(const float *w, int64_t k, int64_t cols, float *scratch, void *panel) {

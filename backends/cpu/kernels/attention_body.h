@@ -127,7 +127,7 @@ static void product(int64_t rows, int64_t k, const float *a, int64_t lda, const 
   for (int64_t p = first, panels; p < last; p += panels) {
     panels = last - p < ATTENTION_PANELS ? last - p : ATTENTION_PANELS;
     for (int64_t i = 0, n; i < rows; i += n) {
-      n = micro_height(rows - i);
+      n = tile_height(rows - i, GEMM_ROWS);
       attention_multiply(n, k, a + i * lda, lda, b + p * stride, stride, panels * GEMM_COLS,
                          c + i * ldc + p * GEMM_COLS, ldc);
     }
@@ -364,7 +364,7 @@ static void values(const block *b, float *total, int64_t columns, const float *f
 #endif
   for (int64_t d = 0; d < a->dv; d += WIDTH)
     for (int64_t i = 0, n; i < b->rows; i += n) {
-      n = micro_height(b->rows - i);
+      n = tile_height(b->rows - i, GEMM_ROWS);
       attention_multiply(n, depth, b->score + i * b->lds + low, b->lds,
                          b->v + d / GEMM_COLS * stride + low / MICRO_PER * GEMM_COLS, stride,
                          a->dv - d < WIDTH ? a->dv - d : WIDTH, tile, WIDTH);

@@ -304,7 +304,7 @@ void DOT_NAME(f32, attention_i8, head)(const cpu_attention *a, int64_t row, int6
   pack_keys(&h);
   for (int64_t d = 0; d < p.dv; d += V) pack_channels(&h, d);
   for (int64_t rows, first = row, done = 0, part; row < row_end; row += rows, done = part) {
-    rows = dot_height(row_end - row);
+    rows = tile_height(row_end - row, GEMM_ROWS);
     part = a->keys * (row + rows - first) / (row_end - first);
     ask_next(a->q, a->ldq, row, row + rows, a->dk);
     ask_next(a->k, a->ldk, done, part, a->dk);

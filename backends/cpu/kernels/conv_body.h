@@ -119,10 +119,8 @@ void CPU_NAME(depthwise, plane)(const cpu_depthwise *g, float *workspace) {
   int64_t most, step;
   const depthwise_fn *run = depthwise_choice(p, &most, &step);
   lay_plane(p, g->x, &l, 0.0f, g->again, workspace);
-  /* blocks as equal in height as whole rows allow */
   for (int64_t row = 0, rows; row < p->out[0]; row += rows) {
-    const int64_t left = p->out[0] - row, blocks = (left + most - 1) / most;
-    rows = (left + blocks - 1) / blocks;
+    rows = tile_height(p->out[0] - row, most);
     for (int64_t col = 0; col < p->out[1]; col += step) run[rows](g, &l, workspace, row, col);
   }
   if (g->act != ACCEL_PLUGIN_ACT_NONE)
@@ -131,10 +129,6 @@ void CPU_NAME(depthwise, plane)(const cpu_depthwise *g, float *workspace) {
 
 /* ---- depthwise over rows ---- */
 
-V_INLINE vf tap_load(const int whole, const float *x, int64_t cols) {
-  return whole ? v_load(x) : v_loadn(x, cols);
-}
-
 /* Columns of `rows` rows from `row` on, `vecs` vectors from c: two are a cache line, whose rows may
  * all lie in one set of the first level, so that it is read once.  whole: `left` is not looked at. */
 V_INLINE void taps_strip(const int rows, const int vecs, const int act, const int whole,
@@ -142,18 +136,18 @@ V_INLINE void taps_strip(const int rows, const int vecs, const int act, const in
   const vf alpha = v_set(g->alpha);
   vf sum[4][2];
   MICRO_UNROLL for (int j = 0; j < vecs; j++) {
-    const vf b = g->bias ? tap_load(whole, g->bias + c + j * V, left) : v_zero();
+    const vf b = g->bias ? v_load_left(whole, g->bias + c + j * V, left) : v_zero();
     MICRO_UNROLL for (int i = 0; i < rows; i++) { sum[i][j] = b; }
   }
   for (int64_t t = 0; t < g->taps; t++) {
     const float *const *x = g->x + row + t * g->dilation;
     vf w[2];
     MICRO_UNROLL for (int j = 0; j < vecs; j++) {
-      w[j] = tap_load(whole, g->w + t * g->cols + c + j * V, left);
+      w[j] = v_load_left(whole, g->w + t * g->cols + c + j * V, left);
     }
     MICRO_UNROLL for (int i = 0; i < rows; i++) {
       MICRO_UNROLL for (int j = 0; j < vecs; j++) {
-        sum[i][j] = v_fma(w[j], tap_load(whole, x[i] + c + j * V, left), sum[i][j]);
+        sum[i][j] = v_fma(w[j], v_load_left(whole, x[i] + c + j * V, left), sum[i][j]);
       }
     }
   }
@@ -161,12 +155,9 @@ V_INLINE void taps_strip(const int rows, const int vecs, const int act, const in
     MICRO_UNROLL for (int j = 0; j < vecs; j++) {
       const int64_t at = (row + i) * g->cols + c + j * V;
       vf y = sum[i][j];
-      if (g->residual) y = v_add(y, tap_load(whole, g->residual + at, left));
+      if (g->residual) y = v_add(y, v_load_left(whole, g->residual + at, left));
       y = v_act(act, y, alpha);
-      if (whole)
-        v_store(g->y + at, y);
-      else
-        v_storen(g->y + at, y, left);
+      v_store_left(whole, g->y + at, y, left);
     }
   }
 }

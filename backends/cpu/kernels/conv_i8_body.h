@@ -13,10 +13,16 @@
 V_INLINE void dot_block_parts(const int rows, const cpu_implicit_gemm *windows, int64_t k,
                               const uint8_t *x, int64_t ldx, const char *w,
                               vi (*sum)[GEMM_VECS * DOT_CHAINS]) {
-  const int64_t steps = windows->part / 4;
+  const int64_t steps = windows->part / 4, *at = windows->x_at;
+  const bool low = GEMM_ROWS <= 6; /* more code would not stay in its cache */
   dot_begin(rows, sum);
-  for (int64_t p = 0; p < k / windows->part; p++, w += steps * DOT_STEP)
-    dot_more(rows, dot_chains(rows), 2, steps, x + windows->x_at[p], ldx, w, NULL, 0, NULL, sum);
+  for (int64_t left = k / windows->part; left > 0; left--, at++, w += steps * DOT_STEP)
+    if (low && steps % 6 == 0)
+      dot_more(rows, dot_chains(rows), 6, steps, x + *at, ldx, w, NULL, 0, NULL, sum);
+    else if (low && steps % 4 == 0)
+      dot_more(rows, dot_chains(rows), 4, steps, x + *at, ldx, w, NULL, 0, NULL, sum);
+    else
+      dot_more(rows, dot_chains(rows), 2, steps, x + *at, ldx, w, NULL, 0, NULL, sum);
   dot_end(rows, dot_chains(rows), sum);
 }
 

@@ -122,17 +122,6 @@ static void delta_prepare(const cpu_delta *g, int64_t first, chunk *c) {
   }
 }
 
-V_INLINE vf delta_load(const int whole, const float *x, int64_t cols) {
-  return whole ? v_load(x) : v_loadn(x, cols > 0 ? cols : 0);
-}
-
-V_INLINE void delta_keep(const int whole, float *to, vf x, int64_t cols) {
-  if (whole)
-    v_store(to, x);
-  else if (cols > 0)
-    v_storen(to, x, cols);
-}
-
 /* u[n][.. VECS V ..] = kq[n][dk] s[dk][cols], rows of u BLOCK floats apart */
 V_INLINE void delta_read(const int n, const int whole, const float *kq, int64_t ld, int64_t dk,
                          const float *s, int64_t lds, int64_t cols, float *u) {
@@ -143,7 +132,7 @@ V_INLINE void delta_read(const int n, const int whole, const float *kq, int64_t 
   for (int64_t i = 0; i < dk; i++) {
     vf x[VECS];
     MICRO_UNROLL for (int w = 0; w < VECS; w++) x[w] =
-        delta_load(whole, s + i * lds + w * V, cols - w * V);
+        v_load_left(whole, s + i * lds + w * V, cols - w * V);
     MICRO_UNROLL for (int r = 0; r < n; r++) {
       const vf k = v_set(kq[r * ld + i]);
       MICRO_UNROLL for (int w = 0; w < VECS; w++) v_accumulate(&sum[r][w], k, x[w]);
@@ -153,12 +142,6 @@ V_INLINE void delta_read(const int n, const int whole, const float *kq, int64_t 
   MICRO_UNROLL for (int r = 0; r < n; r++) {
     MICRO_UNROLL for (int w = 0; w < VECS; w++) v_store(u + r * BLOCK + w * V, sum[r][w]);
   }
-}
-
-/* Height of the tile of up to ROWS rows that starts `left` rows before the end. */
-static inline int64_t delta_height(int64_t left) {
-  const int64_t tiles = (left + ROWS - 1) / ROWS;
-  return (left + tiles - 1) / tiles;
 }
 
 /* A call of f(n, ...) for each height n of a tile, 1 to ROWS. */
@@ -187,7 +170,7 @@ V_INLINE void delta_read_all(const int whole, const chunk *c, int64_t dk, const 
                              int64_t lds, int64_t cols) {
   for (int64_t at = 0; at < BLOCK; at += VECS * V)
     for (int64_t t = 0, n; t < 2 * c->rows; t += n) {
-      n = delta_height(2 * c->rows - t);
+      n = tile_height(2 * c->rows - t, ROWS);
       DELTA_TILE(n, delta_read, whole, c->kq + t * c->ld, c->ld, dk, s + at, lds, cols - at,
                  c->u + t * BLOCK + at)
     }
@@ -202,7 +185,7 @@ V_INLINE void delta_write(const int n, const int whole, const chunk *c, const fl
   vf sum[ROWS][VECS];
   MICRO_UNROLL for (int r = 0; r < n; r++) {
     MICRO_UNROLL for (int w = 0; w < VECS; w++) sum[r][w] =
-        from ? v_mul(decay, delta_load(whole, from + r * ldf + w * V, cols - w * V)) : v_zero();
+        from ? v_mul(decay, v_load_left(whole, from + r * ldf + w * V, cols - w * V)) : v_zero();
   }
   for (int64_t s = 0; s < c->rows; s++, kd += c->ld, d += 2 * BLOCK) {
     vf x[VECS];
@@ -215,7 +198,7 @@ V_INLINE void delta_write(const int n, const int whole, const chunk *c, const fl
   }
   MICRO_UNROLL for (int r = 0; r < n; r++) {
     MICRO_UNROLL for (int w = 0; w < VECS; w++)
-        delta_keep(whole, to + r * ldt + w * V, sum[r][w], cols - w * V);
+        v_store_left(whole, to + r * ldt + w * V, sum[r][w], cols - w * V);
   }
 }
 
@@ -223,7 +206,7 @@ V_INLINE void delta_write_all(const int whole, const chunk *c, int64_t dk, const
                               int64_t ldf, float *to, int64_t ldt, int64_t cols) {
   for (int64_t at = 0; at < BLOCK; at += VECS * V)
     for (int64_t i = 0, n; i < dk; i += n) {
-      n = delta_height(dk - i);
+      n = tile_height(dk - i, ROWS);
       DELTA_TILE(n, delta_write, whole, c, c->kd + i, c->u + at, from ? from + i * ldf + at : NULL,
                  ldf, to + i * ldt + at, ldt, cols - at)
     }
@@ -237,7 +220,7 @@ V_INLINE void delta_solve(const int whole, const cpu_delta *g, const chunk *c, c
     const vf e = v_set(c->e[t]), beta = v_set(c->beta[t]);
     vf x[W], sum[W];
     for (int w = 0; w < W; w++) {
-      x[w] = delta_load(whole, v + t * g->ldv + w * V, cols - w * V);
+      x[w] = v_load_left(whole, v + t * g->ldv + w * V, cols - w * V);
       x[w] = v_mul(beta, v_fnma(e, v_load(d + w * V), x[w]));
       sum[w] = v_mul(e, v_load(d + BLOCK + w * V));
     }
@@ -252,7 +235,7 @@ V_INLINE void delta_solve(const int whole, const cpu_delta *g, const chunk *c, c
     const vf own = v_set(c->p[t * C + t]);
     for (int w = 0; w < W; w++) {
       v_store(d + w * V, x[w]);
-      delta_keep(whole, y + t * g->ldy + w * V, v_fma(own, x[w], sum[w]), cols - w * V);
+      v_store_left(whole, y + t * g->ldy + w * V, v_fma(own, x[w], sum[w]), cols - w * V);
     }
   }
 }
@@ -282,7 +265,7 @@ V_INLINE void delta_add(const int n, const int whole, const float *k, const floa
   for (int64_t at = 0; at < cols; at += V) {
     vf known = v_load(ks + at), sum = v_load(qs + at);
     for (int r = 0; r < n; r++) {
-      vf x = delta_load(whole, s + r * lds + at, cols - at);
+      vf x = v_load_left(whole, s + r * lds + at, cols - at);
       known = v_fma(by_k[r], x, known);
       sum = v_fma(by_q[r], x, sum);
     }
@@ -296,10 +279,10 @@ V_INLINE void delta_move(const int whole, vf e, const float *from, vf k, const f
                          int64_t cols, float *to) {
   for (int64_t at = 0; from && at < cols; at += V) {
     vf x = v_mul(k, v_load(d + at));
-    delta_keep(whole, to + at, v_fma(e, delta_load(whole, from + at, cols - at), x), cols - at);
+    v_store_left(whole, to + at, v_fma(e, v_load_left(whole, from + at, cols - at), x), cols - at);
   }
   for (int64_t at = 0; !from && at < cols; at += V)
-    delta_keep(whole, to + at, v_mul(k, v_load(d + at)), cols - at);
+    v_store_left(whole, to + at, v_mul(k, v_load(d + at)), cols - at);
 }
 
 /* Asks for four rows of a state. */
@@ -328,10 +311,10 @@ V_INLINE void delta_single(const int whole, const cpu_delta *g, const chunk *c, 
   }
   for (; from && i < dk; i++) delta_add(1, whole, k + i, q + i, from + i * ld, ld, cols, ks, qs);
   for (int64_t at = 0; at < cols; at += V) {
-    vf x = delta_load(whole, g->v + at, cols - at);
+    vf x = v_load_left(whole, g->v + at, cols - at);
     x = v_mul(beta, v_fnma(e, v_load(ks + at), x));
     v_store(ks + at, x);
-    delta_keep(whole, g->y + at, v_fma(own, x, v_mul(e, v_load(qs + at))), cols - at);
+    v_store_left(whole, g->y + at, v_fma(own, x, v_mul(e, v_load(qs + at))), cols - at);
   }
   for (i = 0; to && i < dk; i++)
     delta_move(whole, e, from ? from + i * ld : NULL, v_set(k[i]), ks, cols, to + i * ld);

@@ -154,10 +154,4 @@ V_INLINE vf dot_value(const cpu_gemm *g, int64_t row, const float *panel, int j,
   DOT_HEIGHTS(DOT_TILE) \
   static tile_fn *const tile_of[GEMM_ROWS + 1] = {NULL, DOT_HEIGHTS(DOT_ENTRY)};
 
-/* Height of the tile that starts `left` rows before the end: as equal as whole rows allow. */
-static inline int64_t dot_height(int64_t left) {
-  int64_t tiles = (left + GEMM_ROWS - 1) / GEMM_ROWS;
-  return (left + tiles - 1) / tiles;
-}
-
 #endif

@@ -24,21 +24,25 @@ V_INLINE vf load_codes(const uint8_t *p) {
 }
 
 /* What happens to the sums of a tile of an implicit GEMM.  Every kind but EPILOGUE_ANY is for tiles
- * that need less, and leaves out what they do not need: x has no zeros, the tile is stored straight
- * to y, running maxima are wanted, a ReLU is left to the coding of y, and the factors, which all
- * blocks of a column share, are applied with the last block only. */
+ * that need less, and leaves out what they do not need: the tile is stored straight to y, and but
+ * for the last two x has no zeros, running maxima are wanted, a ReLU is left to the coding of y, and
+ * the factors, which all blocks of a column share, are applied with the last block only. */
 typedef enum epilogue_kind {
   EPILOGUE_ANY,
-  EPILOGUE_ONE_BLOCK_RELU,     /* one block, no residual, a ReLU */
-  EPILOGUE_BLOCKS_RELU,        /* several blocks, no residual, a ReLU */
-  EPILOGUE_ONE_BLOCK,          /* one block, no residual, no activation */
-  EPILOGUE_RESIDUAL_RELU,      /* one block, a residual without zeros, a ReLU */
-  EPILOGUE_RESIDUAL_ZEROS_RELU /* the same; the residual has zeros */
+  EPILOGUE_ONE_BLOCK_RELU,      /* one block, no residual, a ReLU */
+  EPILOGUE_BLOCKS_RELU,         /* several blocks, no residual, a ReLU */
+  EPILOGUE_ONE_BLOCK,           /* one block, no residual, no activation */
+  EPILOGUE_RESIDUAL_RELU,       /* one block, a residual without zeros, a ReLU */
+  EPILOGUE_RESIDUAL_ZEROS_RELU, /* the same; the residual has zeros */
+  EPILOGUE_ZEROS,               /* one block, no residual, no maxima; x has zeros */
+  EPILOGUE_ZEROS_RELU           /* the same with maxima and a ReLU */
 } epilogue_kind;
 
 static epilogue_kind epilogue_of(const cpu_gemm *g) {
   const cpu_implicit_gemm *w = g->implicit_gemm;
   const bool one = w && w->block >= g->k;
+  if (one && w->zero && !w->residual && !w->low)
+    return w->high ? EPILOGUE_ZEROS_RELU : EPILOGUE_ZEROS;
   if (!w || w->zero || !w->high || (!one && (w->residual || w->low)) || (w->residual && w->low))
     return EPILOGUE_ANY;
   if (w->residual) return w->residual_zero ? EPILOGUE_RESIDUAL_ZEROS_RELU : EPILOGUE_RESIDUAL_RELU;
@@ -111,8 +115,10 @@ V_INLINE void store_rows(const epilogue_kind kind, const block_at *b, const int6
                          const int32_t *sums, const float *tile) {
   const cpu_gemm *g = b->g;
   const cpu_implicit_gemm *w = g->implicit_gemm;
-  const bool any = kind == EPILOGUE_ANY, first = any ? b->first : kind != EPILOGUE_BLOCKS_RELU,
-             first_panel = b->first_panel, maxima = any ? w->high != NULL : true,
+  const bool any = kind == EPILOGUE_ANY,
+             zeros = any || kind == EPILOGUE_ZEROS || kind == EPILOGUE_ZEROS_RELU,
+             first = any ? b->first : kind != EPILOGUE_BLOCKS_RELU, first_panel = b->first_panel,
+             maxima = any ? w->high != NULL : kind != EPILOGUE_ZEROS,
              minima = any ? maxima && w->low : kind == EPILOGUE_ONE_BLOCK,
              adds_residual =
                  any ? w->residual != NULL
@@ -120,7 +126,7 @@ V_INLINE void store_rows(const epilogue_kind kind, const block_at *b, const int6
              residual_zeros =
                  any ? adds_residual && w->residual_zero : kind == EPILOGUE_RESIDUAL_ZEROS_RELU;
   const vf least = v_set(g->act == ACCEL_PLUGIN_ACT_RELU ? 0.0f : -INFINITY);
-  const int64_t scale_row = b->scale_row, zero = any ? b->zero : 0, ldy = g->ldy, ldr = g->ldr;
+  const int64_t scale_row = b->scale_row, zero = zeros ? b->zero : 0, ldy = g->ldy, ldr = g->ldr;
   const uint8_t *codes = adds_residual ? w->residual + b->row * ldr + b->col : NULL;
   const float *code_scale = adds_residual ? w->residual_scale + b->row : NULL,
               *code_zero = residual_zeros ? w->residual_zero + b->row : NULL;
@@ -136,7 +142,7 @@ V_INLINE void store_rows(const epilogue_kind kind, const block_at *b, const int6
   }
   END_UNROLL for (int64_t i = 0; i < rows;
                   i++, sums += GEMM_COLS, tile += GEMM_COLS, y += ldy, at += scale_row) {
-    const vf s = float_at(at), z = zero ? float_at(at + zero) : v_zero();
+    const vf s = float_at(at), z = zero || (zeros && !any) ? float_at(at + zero) : v_zero();
     vf high = v_zero(), low = v_zero();
     if (maxima && !first_panel) {
       high = v_load(highs + i * V);
@@ -144,7 +150,7 @@ V_INLINE void store_rows(const epilogue_kind kind, const block_at *b, const int6
     }
     MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {
       vf v = i_float(i_load(sums + j * V));
-      if (any) {
+      if (zeros) {
         v = v_fma(s, v_mul(factor[j], v_fnma(z, sum[j], v)), bias[j]);
         if (!first) v = v_add(v, v_load(tile + j * V));
       } else {
@@ -155,13 +161,13 @@ V_INLINE void store_rows(const epilogue_kind kind, const block_at *b, const int6
         v = v_fma(v_set(code_scale[i]), residual_zeros ? v_sub(code, v_set(code_zero[i])) : code,
                   v);
       }
-      if (any) v = v_max(least, v); /* a NaN stays */
+      if (zeros) v = v_max(least, v); /* a NaN stays */
       v_store(y + j * V, v);
       if (maxima) high = v_max(high, v);
       if (minima) low = v_max(low, v_sub(v_zero(), v));
     }
     if (adds_residual) codes += ldr;
-    prefetch_row(&next);
+    if (kind != EPILOGUE_ZEROS) prefetch_row(&next);
     if (maxima) v_store(highs + i * V, high);
     if (minima) v_store(lows + i * V, low);
   }
@@ -188,6 +194,8 @@ END_INLINE void finish_block(epilogue_kind kind, const block_at *b, const int64_
     FINISH_BLOCK(EPILOGUE_ONE_BLOCK)
     FINISH_BLOCK(EPILOGUE_RESIDUAL_RELU)
     FINISH_BLOCK(EPILOGUE_RESIDUAL_ZEROS_RELU)
+    FINISH_BLOCK(EPILOGUE_ZEROS)
+    FINISH_BLOCK(EPILOGUE_ZEROS_RELU)
   }
 }
 

@@ -36,11 +36,11 @@ void GEMM_LINEAR(const cpu_gemm *g, int64_t row, int64_t row_end, int64_t panel,
                   /* of prefetching */
         step = row_end - row > FEW_ROWS ? MICRO_STEPS * GEMM_COLS / tiles : 0;
     int64_t stop = row;
-    for (int64_t t = 0; t < tiles; t++) stop += micro_height(row_end - stop);
+    for (int64_t t = 0; t < tiles; t++) stop += tile_height(row_end - stop, GEMM_ROWS);
     /* each tile brings its part of the next panel */
     for (int64_t p = panel; p < panel_end; p++)
       for (int64_t i = row, rows, t = 0; t < tiles; i += rows, t++) {
-        rows = micro_height(row_end - i);
+        rows = tile_height(row_end - i, GEMM_ROWS);
         prefetch_result(g, i, rows, p);
         micro_of_rows[rows](depth, x + i * ldx, ldx, w + p * size, tile, GEMM_COLS,
                             w + (p + 1) * size + t * step * (depth / MICRO_STEPS), step);

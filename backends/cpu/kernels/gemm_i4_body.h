@@ -250,7 +250,7 @@ static void many(const cpu_gemm *g, int64_t row, int64_t rows, int64_t p) {
              : g->store == ACCEL_PLUGIN_U4 ? write_u4
                                            : write_e2m1)(g, block, k, &w);
     for (int64_t i = 0, height; i < rows; i += height) {
-      height = dot_height(rows - i);
+      height = tile_height(rows - i, GEMM_ROWS);
       tile_of[height]((const uint8_t *)g->x + (row + i) * g->ldx + k, g->ldx, &w, i ? NULL : block,
                       tile + i * GEMM_COLS);
     }
@@ -261,7 +261,7 @@ static void many(const cpu_gemm *g, int64_t row, int64_t rows, int64_t p) {
       v_store(t, dot_value(g, row + i, (const float *)(const void *)panel, j, v_load(t)));
     }
   for (int64_t i = 0, height; i < rows; i += height) {
-    height = dot_height(rows - i);
+    height = tile_height(rows - i, GEMM_ROWS);
     finish(g, tile + i * GEMM_COLS, row + i, height, p);
   }
 }

@@ -31,7 +31,7 @@ V_INLINE void step_rows(const cpu_gemm *g, place *p, int64_t rows) {
 V_INLINE int64_t height_at(const cpu_gemm *g, const place *p, int64_t row_end) {
   const int64_t left = row_end - p->row,
                 line = g->implicit_gemm ? g->implicit_gemm->line - p->at : left;
-  return dot_height(line < left ? line : left);
+  return tile_height(line < left ? line : left, GEMM_ROWS);
 }
 
 /* Where a tile's rows of x are; distances in bytes. */

@@ -235,3 +235,15 @@ V_INLINE void v_sincos(vf x, vf *sine, vf *cosine) {
   *sine = v_flip(ys, sign_s);
   *cosine = v_flip(yc, sign_c);
 }
+
+/* What is left of a row of `cols` columns from a vector on, which may be nothing: lanes behind it are
+ * zeros and stay as they were.  whole: all lanes are there. */
+V_INLINE vf v_load_left(const int whole, const float *x, int64_t cols) {
+  return whole ? v_load(x) : v_loadn(x, cols > 0 ? cols : 0);
+}
+V_INLINE void v_store_left(const int whole, float *to, vf x, int64_t cols) {
+  if (whole)
+    v_store(to, x);
+  else if (cols > 0)
+    v_storen(to, x, cols);
+}

@@ -135,10 +135,4 @@ static const micro_fn micro_of_rows[GEMM_ROWS + 1] = {
 };
 /* clang-format on */
 
-/* Height of the tile that starts `left` rows before the end: as equal as whole rows allow. */
-static inline int64_t micro_height(int64_t left) {
-  int64_t tiles = (left + GEMM_ROWS - 1) / GEMM_ROWS;
-  return (left + tiles - 1) / tiles;
-}
-
 #endif

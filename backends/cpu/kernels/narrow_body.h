@@ -230,7 +230,7 @@ V_INLINE void narrow_panel_rows(const int layout, const int first, const int64_t
     narrow_add(layout, first, scale, sum[0][0], whole ? tile : total);
     if (last) finish(g, whole ? tile : total, row, first, panel);
     for (int64_t i = first, rows; i < stop - row; i += rows) {
-      rows = micro_height(stop - row - i);
+      rows = tile_height(stop - row - i, GEMM_ROWS);
       if (last) prefetch_result(g, row + i, rows, panel);
       if (narrow_scaled(layout)) {
         micro_of_rows[rows](depth, x + i * ldx, ldx, block, tile, GEMM_COLS, ahead, step);

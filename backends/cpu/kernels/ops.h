@@ -84,7 +84,7 @@ typedef struct cpu_winograd_i16 {
   bool relu;
   float *high, *low; /* as in cpu_implicit_gemm, of pixels */
   int16_t *points;   /* cpu_winograd_i16_points: workspace */
-  int32_t *sums;     /* [rows * wide][36][cols]: workspace */
+  int32_t *sums;     /* [winograd_words.h: parts][rows * wide][36][cols]: workspace */
 } cpu_winograd_i16;
 typedef void cpu_winograd_i16_fn(const cpu_winograd_i16 *g, int64_t panel, int64_t panel_end);
 enum { CPU_WINOGRAD_WORDS = 32 };

@@ -3,13 +3,14 @@
  *
  * A row of windows at a time, 2V channels side by side, becomes words,
  * points[point][window][channel]; then, for each panel, every point's words are multiplied with
- * their weights, sums[window][point][column], and windows are transformed back V columns at a
+ * their weights, sums[part][window][point][column], and windows are transformed back V columns at a
  * time.  A quarter of the direct way's multiplications, of words instead of bytes, which take twice
  * as long. */
 #include <math.h>
 
 #include "kernels/kernels.h"
 #include "kernels/dot_body.h"
+#include "kernels/winograd_words.h"
 
 /* Times the gain of codes of eight bits: what codes of fewer leave free. */
 #if !defined(WORDS_GAIN)
@@ -100,38 +101,45 @@ static void transform_words(const cpu_winograd_i16 *g, int64_t row, int64_t c, c
 
 /* ---- products ---- */
 
-/* sums[rows][36][COLS] = x[rows][k] w. */
-typedef void tile_fn(int64_t k, const int16_t *x, const char *w, const char *ahead,
+/* sums[rows][36][COLS] = x[rows][k] w, rows of x ldx words apart. */
+typedef void tile_fn(int64_t k, const int16_t *x, int64_t ldx, const char *w, const char *ahead,
                      int64_t prefetch_step, int32_t *sums);
-#define DOT_TILE(rows)                                                                            \
-  static void tile_##rows(int64_t k, const int16_t *x, const char *w, const char *ahead,          \
-                          int64_t prefetch_step, int32_t *sums) {                                 \
-    dot_sums sum;                                                                                 \
-    dot_rows(rows, dot_chains(rows), ROUND, k / 2, (const uint8_t *)x, k * (int64_t)sizeof *x, w, \
-             ahead, prefetch_step, sum);                                                          \
-    MICRO_UNROLL for (int i = 0; i < rows; i++) {                                                 \
-      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                                          \
-        i_store(sums + i * POINTS * GEMM_COLS + j * V, sum[i][j * DOT_CHAINS]);                   \
-      }                                                                                           \
-    }                                                                                             \
+#define DOT_TILE(rows)                                                                           \
+  static void tile_##rows(int64_t k, const int16_t *x, int64_t ldx, const char *w,               \
+                          const char *ahead, int64_t prefetch_step, int32_t *sums) {             \
+    dot_sums sum;                                                                                \
+    dot_rows(rows, dot_chains(rows), ROUND, k / 2, (const uint8_t *)x, ldx * (int64_t)sizeof *x, \
+             w, ahead, prefetch_step, sum);                                                      \
+    MICRO_UNROLL for (int i = 0; i < rows; i++) {                                                \
+      MICRO_UNROLL for (int j = 0; j < GEMM_VECS; j++) {                                         \
+        i_store(sums + i * POINTS * GEMM_COLS + j * V, sum[i][j * DOT_CHAINS]);                  \
+      }                                                                                          \
+    }                                                                                            \
   }
 DOT_TILES
 
-/* Each tile brings its part of the next point's weights, which lie behind these. */
-static void multiply_points(const cpu_winograd_i16 *g, const char *panel) {
-  const int64_t windows = g->rows * g->wide, bytes = g->k * GEMM_COLS * (int64_t)sizeof(int16_t),
-                tiles = (windows + GEMM_ROWS - 1) / GEMM_ROWS,
+/* k channels of a point: x of all windows, sums of all of them.  Each tile brings its share of the
+ * weights that lie behind these. */
+static const char *multiply_part(const cpu_winograd_i16 *g, int64_t k, const int16_t *x,
+                                 const char *w, int32_t *sums) {
+  const int64_t windows = g->rows * g->wide, tiles = (windows + GEMM_ROWS - 1) / GEMM_ROWS,
                 prefetch_step = ROUND * DOT_STEP / tiles;
+  const char *next = w + k * GEMM_COLS * (int64_t)sizeof(int16_t), *ahead = next;
+  for (int64_t at = 0, rows; at < windows; at += rows, ahead += k / 2 / ROUND * prefetch_step) {
+    rows = tile_height(windows - at, GEMM_ROWS);
+    tile_of[rows](k, x + at * g->k, g->k, w, ahead, prefetch_step, sums + at * POINTS * GEMM_COLS);
+  }
+  return next;
+}
+
+static void multiply_points(const cpu_winograd_i16 *g, const char *panel) {
+  const int64_t windows = g->rows * g->wide, part = cpu_winograd_i16_part(g->k);
   const char *w = panel + HEAD;
-  for (int p = 0; p < POINTS; p++, w += bytes) {
+  for (int p = 0; p < POINTS; p++) {
     const int16_t *x = g->points + p * cpu_winograd_i16_step(windows, g->k);
-    const char *ahead = w + bytes;
-    for (int64_t at = 0, rows; at < windows;
-         at += rows, ahead += g->k / 2 / ROUND * prefetch_step) {
-      rows = dot_height(windows - at);
-      tile_of[rows](g->k, x + at * g->k, w, ahead, prefetch_step,
-                    g->sums + (at * POINTS + p) * GEMM_COLS);
-    }
+    int32_t *sums = g->sums + p * GEMM_COLS;
+    for (int64_t c = 0; c < g->k; c += part, sums += windows * POINTS * GEMM_COLS)
+      w = multiply_part(g, g->k - c < part ? g->k - c : part, x + c, w, sums);
   }
 }
 
@@ -147,13 +155,18 @@ V_INLINE void sums_out(const vf m[SIDE], vf y[WINDOW]) {
   y[3] = v_add(v_fma(v_set(8.0f), e, d), m[5]);
 }
 
-V_INLINE void transform_sums(const int32_t *sums, const float *factor, vf y[WINDOW][WINDOW]) {
+/* Of `parts` parts, which lie `step` apart; one: there are no others. */
+V_INLINE void transform_sums(const bool one, int64_t parts, const int32_t *sums, int64_t step,
+                             const float *factor, vf y[WINDOW][WINDOW]) {
   vf z[WINDOW][SIDE];
   MICRO_UNROLL for (int s = 0; s < SIDE; s++) {
     vf m[SIDE], column[WINDOW];
     MICRO_UNROLL for (int r = 0; r < SIDE; r++) {
       const int at = (r * SIDE + s) * GEMM_COLS;
-      m[r] = v_mul(v_load(factor + at), i_float(i_load(sums + at)));
+      vf sum = i_float(i_load(sums + at));
+      for (int64_t i = 1; !one && i < parts; i++)
+        sum = v_add(sum, i_float(i_load(sums + i * step + at)));
+      m[r] = v_mul(v_load(factor + at), sum);
     }
     sums_out(m, column);
     MICRO_UNROLL for (int r = 0; r < WINDOW; r++) z[r][s] = column[r];
@@ -192,6 +205,7 @@ V_INLINE void put_window(const bool adds, const cpu_winograd_i16 *g, vf scale,
 
 static void put_panel(const cpu_winograd_i16 *g, int64_t panel, bool begins) {
   const float *factor = (const float *)(const void *)(g->w + panel * g->panel_bytes);
+  const int64_t parts = cpu_winograd_i16_parts(g->k), step = g->rows * g->wide * POINTS * GEMM_COLS;
   const int32_t *sums = g->sums;
   for (int64_t row = 0; row < g->rows; row++) {
     float gain;
@@ -200,7 +214,10 @@ static void put_panel(const cpu_winograd_i16 *g, int64_t panel, bool begins) {
     for (int64_t w = 0; w < g->wide; w++, sums += POINTS * GEMM_COLS)
       for (int j = 0; j < GEMM_VECS; j++) {
         vf y[WINDOW][WINDOW];
-        transform_sums(sums + j * V, factor + j * V, y);
+        if (parts == 1)
+          transform_sums(true, 1, sums + j * V, step, factor + j * V, y);
+        else
+          transform_sums(false, parts, sums + j * V, step, factor + j * V, y);
         if (g->residual)
           put_window(true, g, scale, y, row * WINDOW, w * WINDOW, panel * GEMM_COLS + j * V,
                      begins && !j);
