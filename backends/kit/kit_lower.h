@@ -46,7 +46,9 @@ int32_t lower_constant(lower *l, uint8_t dtype, uint8_t rank, const int64_t *dim
 int32_t lower_feed(lower *l, kit_feed_kind kind, int32_t index, uint8_t dtype, uint8_t rank,
                    const int64_t *dim);
 void lower_result(lower *l, kit_result_kind kind, int32_t index, int32_t node);
-void lower_check(lower *l, int32_t input, int64_t limit);
+/* Has the host check before a run that elements of operand i are in [0, limit); false: it is no
+ * input of the entry, so nothing checks it. */
+bool lower_check(lower *l, uint32_t i, int64_t limit);
 
 /* Type of a node's result; after a failure F32. */
 static inline uint8_t lower_type(const lower *l, int32_t node) {
