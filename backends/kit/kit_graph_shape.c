@@ -166,15 +166,26 @@ static int32_t by_section(lower *l, int32_t x, int64_t pairs) {
   return x;
 }
 
-static turn turn_by_tables(lower *l, const float *frequency, int64_t pairs, double scale) {
+/* Cosines and sines of 0, BLOCK, 2 BLOCK .., then scale times those of 0, 1, 2 .. */
+static const int32_t *wave_tables(lower *l, int32_t frequency, int64_t pairs, double scale) {
+  for (uint32_t i = 0; i < l->n_waves && i < LOWER_WAVES; i++)
+    if (l->waves[i].frequency == frequency && l->waves[i].scale == scale) return l->waves[i].table;
+  lower_waves *w = &l->waves[l->n_waves++ % LOWER_WAVES];
+  const float *f = l->g->node[frequency].data;
+  *w = (lower_waves){.frequency = frequency, .scale = scale};
+  for (int i = 0; i < 4; i++)
+    w->table[i] =
+        wave_table(l, f, pairs, i < 2 ? BLOCK : 1, i < 2 ? 1.0 : scale, i % 2 ? sin : cos);
+  return w->table;
+}
+
+static turn turn_by_tables(lower *l, int32_t frequency, int64_t pairs, double scale) {
+  const int32_t *table = wave_tables(l, frequency, pairs, scale);
   const int32_t at = lower_in(l, 1), block = lower_i32(l, BLOCK), high = DIV(l, at, block),
                 low = SUB(l, at, MUL(l, high, block));
   int32_t part[4];
-  for (int i = 0; i < 4; i++) {
-    const int32_t table =
-        wave_table(l, frequency, pairs, i < 2 ? BLOCK : 1, i < 2 ? 1.0 : scale, i % 2 ? sin : cos);
-    part[i] = lower_axis2(l, KIT_GRAPH_GATHER, table, i < 2 ? high : low, 0);
-  }
+  for (int i = 0; i < 4; i++)
+    part[i] = lower_axis2(l, KIT_GRAPH_GATHER, table[i], i < 2 ? high : low, 0);
   turn t = {.c = SUB(l, MUL(l, part[0], part[2]), MUL(l, part[1], part[3])),
             .s = ADD(l, MUL(l, part[1], part[2]), MUL(l, part[0], part[3]))};
   if (lower_tensor(l, 1)->rank < 2) return t;
@@ -187,8 +198,9 @@ static turn turn_of(lower *l, int64_t pairs, double scale) {
   const kit_graph_node *known = l->rc ? NULL : &l->g->node[f];
   const bool constant = known && known->op == KIT_GRAPH_CONSTANT && known->rank == 1 &&
                         known->dtype == ACCEL_PLUGIN_F32;
-  if (l->r->run && lower_check(l, 1, constant ? BLOCK * BLOCK : HALF_WHOLE + 1) && constant)
-    return turn_by_tables(l, known->data, pairs, scale);
+  if (l->r->run && lower_tensor(l, 1)->dtype == ACCEL_PLUGIN_I32 &&
+      lower_check(l, 1, constant ? BLOCK * BLOCK : HALF_WHOLE + 1) && constant)
+    return turn_by_tables(l, f, pairs, scale);
   const int32_t angle = MUL(l, positions(l, pairs), f);
   turn t = {lower_op1(l, KIT_GRAPH_COS, angle), lower_op1(l, KIT_GRAPH_SIN, angle)};
   if (scale != 1.0) t.c = MUL(l, t.c, lower_f32(l, scale)), t.s = MUL(l, t.s, lower_f32(l, scale));

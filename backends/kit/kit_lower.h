@@ -18,6 +18,15 @@ typedef struct lower_rows {
   int32_t space;    /* of their rows */
 } lower_rows;
 
+/* Tables of a rope's cosines and sines (kit_graph_shape.c), made once for all nodes that share them. */
+typedef struct lower_waves {
+  int32_t frequency; /* the constant */
+  double scale;
+  int32_t table[4];
+} lower_waves;
+
+enum { LOWER_WAVES = 4 };
+
 typedef struct lower {
   const kit_graph_request *r;
   const accel_plugin_program *p;
@@ -30,6 +39,8 @@ typedef struct lower {
   uint8_t *need;         /* [n_tensor] */
   int32_t *weight_value; /* [n_weight] */
   lower_rows *appended;  /* [n_state] what an earlier node of the entry has appended */
+  lower_waves waves[LOWER_WAVES];
+  uint32_t n_waves; /* made so far, of which the last few are kept */
   int32_t rc;
   accel_plugin_error *error;
 } lower;
