@@ -213,13 +213,19 @@ void lower_result(lower *l, kit_result_kind kind, int32_t index, int32_t node) {
       (kit_graph_result){.kind = (uint8_t)kind, .index = index, .node = node};
 }
 
-void lower_check(lower *l, int32_t input, int64_t limit) {
+bool lower_check(lower *l, uint32_t operand, int64_t limit) {
   graph *g = (graph *)l->g;
-  if (l->rc || !grow(l, (const void **)&g->view.check, g->view.n_check, &g->check_capacity,
-                     sizeof *g->view.check))
-    return;
+  uint32_t input = 0;
+  while (input < l->e->n_in && l->e->in[input] != kit_operand(l->n, operand)) input++;
+  if (l->rc || input == l->e->n_in) return false;
+  for (uint32_t i = 0; i < g->view.n_check; i++)
+    if (g->view.check[i].input == (int32_t)input && g->view.check[i].limit <= limit) return true;
+  if (!grow(l, (const void **)&g->view.check, g->view.n_check, &g->check_capacity,
+            sizeof *g->view.check))
+    return false;
   ((kit_graph_check *)g->view.check)[g->view.n_check++] =
-      (kit_graph_check){.input = input, .limit = limit, .node = l->index};
+      (kit_graph_check){.input = (int32_t)input, .limit = limit, .node = l->index};
+  return true;
 }
 
 /* Element of KIT_FEED_SIZES, int64 [1]. */

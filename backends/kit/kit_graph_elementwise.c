@@ -152,8 +152,7 @@ void lower_GATHER(lower *l) {
     y = lower_reshape_dims(l, y, lower_out_tensor(l, 0)->dim, lower_out_tensor(l, 0)->rank);
   else
     y = lower_axis2(l, KIT_GRAPH_GATHER, lower_in(l, 0), lower_in(l, 1), axis);
-  for (uint32_t i = 0; limit >= 0 && i < l->e->n_in; i++)
-    if (l->e->in[i] == l->n->in[1]) lower_check(l, (int32_t)i, limit);
+  if (limit >= 0) lower_check(l, 1, limit);
   if (scale != 1.0 && table->dtype == ACCEL_PLUGIN_F32) y = MUL(l, y, lower_f32(l, scale));
   lower_out(l, 0, y);
 }
@@ -166,8 +165,7 @@ void lower_SCATTER_ROWS(lower *l) {
     lower_fail(l, "its columns are not known");
     return;
   }
-  for (uint32_t i = 0; rows >= 0 && dst->rank == 2 && i < l->e->n_in; i++)
-    if (l->e->in[i] == l->n->in[1]) lower_check(l, (int32_t)i, rows);
+  if (rows >= 0 && dst->rank == 2) lower_check(l, 1, rows);
   const int32_t flat = RESHAPE(l, lower_in(l, 0), -1, cols),
                 src = RESHAPE(l, lower_in(l, 2), -1, cols);
   if (kit_attr_i(l->n, ACCEL_PLUGIN_ATTR_SCATTER_MODE, 0) == 1) {

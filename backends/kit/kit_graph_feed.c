@@ -223,6 +223,10 @@ int32_t kit_graph_check_inputs(const kit_graph *g, const kit_graph_run *r,
     for (uint32_t i = 0; i < v->rank; i++) n *= v->dim[i];
     for (int64_t i = 0; i < n; i++) {
       const int32_t at = ((const int32_t *)v->host)[i];
+      if (at >= check->limit && l.node->op == ACCEL_PLUGIN_OP_ROPE)
+        return kit_launch_fail(&l, error, ACCEL_PLUGIN_E_UNSUPPORTED,
+                               "position %d: this device has rotations up to %lld alone, use cpu",
+                               at, (long long)check->limit - 1);
       if (at < 0 || at >= check->limit)
         return kit_launch_fail(&l, error, ACCEL_PLUGIN_E_ARGUMENT,
                                "index %d at position %lld is outside 0..%lld", at, (long long)i,

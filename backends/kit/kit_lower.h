@@ -18,6 +18,15 @@ typedef struct lower_rows {
   int32_t space;    /* of their rows */
 } lower_rows;
 
+/* Tables of a rope's cosines and sines (kit_graph_shape.c), made once for all nodes that share them. */
+typedef struct lower_waves {
+  int32_t frequency; /* the constant */
+  double scale;
+  int32_t table[4];
+} lower_waves;
+
+enum { LOWER_WAVES = 4 };
+
 typedef struct lower {
   const kit_graph_request *r;
   const accel_plugin_program *p;
@@ -30,6 +39,8 @@ typedef struct lower {
   uint8_t *need;         /* [n_tensor] */
   int32_t *weight_value; /* [n_weight] */
   lower_rows *appended;  /* [n_state] what an earlier node of the entry has appended */
+  lower_waves waves[LOWER_WAVES];
+  uint32_t n_waves; /* made so far, of which the last few are kept */
   int32_t rc;
   accel_plugin_error *error;
 } lower;
@@ -46,7 +57,9 @@ int32_t lower_constant(lower *l, uint8_t dtype, uint8_t rank, const int64_t *dim
 int32_t lower_feed(lower *l, kit_feed_kind kind, int32_t index, uint8_t dtype, uint8_t rank,
                    const int64_t *dim);
 void lower_result(lower *l, kit_result_kind kind, int32_t index, int32_t node);
-void lower_check(lower *l, int32_t input, int64_t limit);
+/* Has the host check before a run that elements of operand i are in [0, limit); false: it is no
+ * input of the entry, so nothing checks it. */
+bool lower_check(lower *l, uint32_t i, int64_t limit);
 
 /* Type of a node's result; after a failure F32. */
 static inline uint8_t lower_type(const lower *l, int32_t node) {

@@ -142,9 +142,9 @@ typedef struct ort_writing {
 #define ORT_MAGNITUDES "m"
 
 /* A graph as ONNX, opset 21.  Values are called n<node>, inputs like their node, results r0, r1 ..
- * Constants of ORT_EXTERNAL bytes and more are external, for AddExternalInitializers; those of
- * product i are n<ort_code(graph, i)> and, its scales, the number after it; the third is what goes
- * into it.  model->data is to be freed. */
+ * Constants of ORT_EXTERNAL bytes and more are external, for AddExternalInitializers, and so are
+ * those of product i, of any size: n<ort_code(graph, i)> and, its scales, the number after it; the
+ * third is what goes into it.  model->data is to be freed. */
 int32_t ort_write(const kit_graph *graph, const char *name, const ort_writing *how,
                   ort_bytes *model, accel_plugin_error *error);
 static inline int32_t ort_code(const kit_graph *g, uint32_t product) {

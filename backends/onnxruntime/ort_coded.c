@@ -43,9 +43,8 @@ void ort_coded_product(ort_writer *w, int32_t id) {
   const int64_t shape[] = {p->k, p->n};
   const int32_t code = ort_code(w->g, i), scale = code + 1, x = rounded_input(w, i),
                 y = ort_fresh(w), weight = ort_fresh(w);
-  ort_tensor(w, code, ort_type(ACCEL_PLUGIN_I8), shape, 2, p->code, (uint64_t)(p->k * p->n));
-  ort_tensor(w, scale, ort_type(ACCEL_PLUGIN_F32), &p->n, 1, p->scale,
-             (uint64_t)p->n * sizeof *p->scale);
+  ort_tensor(w, code, ort_type(ACCEL_PLUGIN_I8), shape, 2, NULL, 0);
+  ort_tensor(w, scale, ort_type(ACCEL_PLUGIN_F32), &p->n, 1, NULL, 0);
   const size_t node = ort_open(w, "DequantizeLinear", weight, (const int32_t[]){code, scale}, 2);
   ort_attribute_int(w, "axis", 1);
   ort_close(w, node);

@@ -25,8 +25,7 @@ void ort_context_key(const ort_endpoint *e, const char *what, const kit_graph *g
                      const ort_bytes *text, char key[ORT_CONTEXT_KEY]) {
   uint64_t h = accel_hash(hash_library(e), text->data, text->n);
   for (uint32_t i = 0; i < g->n_node; i++)
-    if (g->node[i].op == KIT_GRAPH_CONSTANT && g->node[i].bytes >= ORT_EXTERNAL)
-      h = accel_hash(h, g->node[i].data, g->node[i].bytes);
+    if (g->node[i].op == KIT_GRAPH_CONSTANT) h = accel_hash(h, g->node[i].data, g->node[i].bytes);
   snprintf(key, ORT_CONTEXT_KEY, "%s-%016llx", what, (unsigned long long)h);
 }
 

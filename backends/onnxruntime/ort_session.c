@@ -76,7 +76,6 @@ typedef struct constants {
 /* One that is not in the model: a tensor over the memory where it is. */
 static OrtStatus *give(const ort_library *ort, constants *c, int32_t id,
                        const kit_graph_node *what) {
-  if (what->bytes < ORT_EXTERNAL) return NULL;
   snprintf(c->name[c->n], sizeof c->name[c->n], "n%d", id);
   c->names[c->n] = c->name[c->n];
   OrtStatus *status =
@@ -92,7 +91,8 @@ static OrtStatus *give_constants(const ort_library *ort, const kit_graph *g, con
                                  OrtSessionOptions *options, constants *c) {
   OrtStatus *status = NULL;
   for (uint32_t i = 0; !status && i < g->n_node; i++)
-    if (g->node[i].op == KIT_GRAPH_CONSTANT && c->uses[i] && !(q && q->gone[i]))
+    if (g->node[i].op == KIT_GRAPH_CONSTANT && g->node[i].bytes >= ORT_EXTERNAL && c->uses[i] &&
+        !(q && q->gone[i]))
       status = give(ort, c, (int32_t)i, &g->node[i]);
   for (uint32_t i = 0; !status && q && i < q->n; i++) {
     const ort_product *p = &q->product[i];
@@ -185,11 +185,27 @@ static int32_t session_of(const ort_endpoint *e, const kit_graph *g, const ort_q
   return rc;
 }
 
+/* A session that the NPU's provider compiles; key: of its context in the cache. */
+static int32_t session_compiled(const ort_endpoint *e, model *m, const kit_graph *g,
+                                const ort_bytes *text, const char *key, accel_plugin_error *error) {
+  ort_quantised *q = m->plain ? NULL : m->quantised;
+  ort_context context;
+  int32_t rc = q ? ort_codes_make(g, q, error) : ACCEL_PLUGIN_OK;
+  if (!rc) {
+    /* not every graph that the provider compiles can become a context */
+    const bool kept =
+        ort_context_begin(e, &context) && !session_of(e, g, q, text, &context, &m->session, NULL);
+    ort_context_end(e, key, kept, &context);
+    if (!kept) rc = session_of(e, g, q, text, NULL, &m->session, error);
+  }
+  if (q) ort_codes_free(q);
+  return rc;
+}
+
 /* Of an NPU, whose compiler takes its time: from the cache, or into it. */
 static int32_t session_by_cache(const ort_endpoint *e, model *m, const kit_graph *g,
                                 const ort_bytes *text, accel_plugin_error *error) {
   char key[ORT_CONTEXT_KEY];
-  ort_context context;
   ort_bytes kept;
   ort_context_key(e, "context", g, text, key);
   if (ort_context_get(e, key, &kept)) {
@@ -197,12 +213,7 @@ static int32_t session_by_cache(const ort_endpoint *e, model *m, const kit_graph
     free(kept.data);
     if (!rc) return ACCEL_PLUGIN_OK; /* else compiled anew, as for another driver */
   }
-  /* not every graph that the provider compiles can become a context */
-  const ort_quantised *q = m->plain ? NULL : m->quantised;
-  const bool compiled =
-      ort_context_begin(e, &context) && !session_of(e, g, q, text, &context, &m->session, NULL);
-  ort_context_end(e, key, compiled, &context);
-  return compiled ? ACCEL_PLUGIN_OK : session_of(e, g, q, text, NULL, &m->session, error);
+  return session_compiled(e, m, g, text, key, error);
 }
 
 static int32_t make_session(const ort_endpoint *e, model *m, const kit_graph *g,
@@ -382,11 +393,7 @@ static void try_codes(const ort_endpoint *e, model *m, const kit_graph *g,
                       kit_graph_value *result, void **own, bool *good) {
   ort_quantised *q = m->quantised;
   int32_t rc = ACCEL_PLUGIN_OK;
-  if (!m->session) {
-    rc = ort_codes_make(g, q, NULL);
-    if (!rc) rc = make_session(e, m, g, NULL);
-    ort_codes_free(q);
-  }
+  if (!m->session) rc = make_session(e, m, g, NULL);
   if (!rc) rc = run_to_magnitudes(e->ort, m, g, feed, result, own, NULL);
   *good = !rc && (!reference->result || agree(g, result, reference->result));
   if (*good && reference->result)

@@ -141,7 +141,7 @@ void ort_tensor(ort_writer *w, int32_t id, int type, const int64_t *dim, uint32_
   for (uint32_t i = 0; i < rank; i++) ort_put_int(w->b, TENSOR_DIM, dim[i]);
   ort_put_int(w->b, TENSOR_TYPE, type);
   put_name(w, TENSOR_NAME, id);
-  if (bytes < ORT_EXTERNAL) {
+  if (data && bytes < ORT_EXTERNAL) {
     ort_put_data(w->b, TENSOR_RAW, data, bytes);
   } else { /* a place is wanted; what is there is given by its name */
     const size_t place = ort_begin(w->b, TENSOR_PLACE);

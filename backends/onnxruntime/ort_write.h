@@ -50,7 +50,7 @@ const int64_t *ort_known(const ort_writer *w, int32_t node, int64_t *n);
 /* The number of a constant of fp32 of one element; 0: the node is none. */
 float ort_number(const ort_writer *w, int32_t node);
 
-/* A constant, of a type as ONNX numbers them; external where it is long. */
+/* A constant, of a type as ONNX numbers them; external where it is long, or data NULL. */
 void ort_tensor(ort_writer *w, int32_t id, int type, const int64_t *dim, uint32_t rank,
                 const void *data, uint64_t bytes);
 

@@ -19,7 +19,7 @@ typedef struct qwen3_vl {
   int64_t stack[MAX_STACK], n_stack; /* layers behind which rows are merged for the text */
   accel__block block;
   accel__rope rope;
-  accel__derived lengths, places, corners, shares;
+  accel__derived lengths, places, corners, shares, remainders;
   accel__image_tokens image_tokens;
   /* rows [patches / merge^2, hidden of the text]: of the whole tower, and for layers of the text */
   accel__tensor features, stacked[MAX_STACK];
@@ -151,13 +151,21 @@ static float between(int64_t at, int64_t n, int64_t side, int64_t *low, int64_t 
   return where - floorf(where);
 }
 
-/* Shares are integers of this size for 1, which single precision holds exactly. */
-#define WHOLE_SHARE 16777216.0f
+/* Shares are integers of FINE * FINE for 1, which single precision holds exactly: a quotient by FINE
+ * and a remainder, as halves, which an NPU computes in, end at 65,504. */
+enum { FINE = 4096 };
 
-/* [4, patches]: the four rows of the table around each patch, or, with `shares`, what each of them
- * has in its position. */
+typedef enum corner { CORNER_ROW, CORNER_SHARE, CORNER_REMAINDER } corner;
+
+static int32_t share_of(float share, corner what) {
+  const int32_t whole = (int32_t)lrintf(share * FINE * FINE);
+  return what == CORNER_SHARE ? whole / FINE : whole % FINE;
+}
+
+/* [4, patches]: the four rows of the table around each patch, or what each of them has in its
+ * position. */
 static accel_status corners_of(const qwen3_vl *m, const int64_t *values, uint64_t n,
-                               const int64_t *dim, uint32_t rank, bool shares, accel__arena *arena,
+                               const int64_t *dim, uint32_t rank, corner what, accel__arena *arena,
                                int32_t **out, int64_t *n_out) {
   int64_t frames, patches;
   ACCEL_TRY(accel__patch_grid_count(&m->grid, values, n, dim, rank, &frames, &patches));
@@ -175,8 +183,8 @@ static accel_status corners_of(const qwen3_vl *m, const int64_t *values, uint64_
       for (int c = 0; c < 4; c++) {
         const float share = (c / 2 ? down : 1.0f - down) * (c % 2 ? across : 1.0f - across);
         to[(uint64_t)c * (uint64_t)patches + k] =
-            shares ? (int32_t)lrintf(share * WHOLE_SHARE)
-                   : (int32_t)(row[c / 2] * m->side + column[c % 2]);
+            what == CORNER_ROW ? (int32_t)(row[c / 2] * m->side + column[c % 2])
+                               : share_of(share, what);
       }
     }
   }
@@ -186,13 +194,26 @@ static accel_status corners_of(const qwen3_vl *m, const int64_t *values, uint64_
 static accel_status corner_rows(const void *user, const int64_t *values, uint64_t n,
                                 const int64_t *dim, uint32_t rank, accel__arena *arena,
                                 int32_t **out, int64_t *n_out) {
-  return corners_of(user, values, n, dim, rank, false, arena, out, n_out);
+  return corners_of(user, values, n, dim, rank, CORNER_ROW, arena, out, n_out);
 }
 
 static accel_status corner_shares(const void *user, const int64_t *values, uint64_t n,
                                   const int64_t *dim, uint32_t rank, accel__arena *arena,
                                   int32_t **out, int64_t *n_out) {
-  return corners_of(user, values, n, dim, rank, true, arena, out, n_out);
+  return corners_of(user, values, n, dim, rank, CORNER_SHARE, arena, out, n_out);
+}
+
+static accel_status corner_remainders(const void *user, const int64_t *values, uint64_t n,
+                                      const int64_t *dim, uint32_t rank, accel__arena *arena,
+                                      int32_t **out, int64_t *n_out) {
+  return corners_of(user, values, n, dim, rank, CORNER_REMAINDER, arena, out, n_out);
+}
+
+/* A derived input of integers, of `whole` for 1. */
+static accel__tensor fraction(accel__build *b, const char *name, accel__dim dim,
+                              const accel__derived *how, double whole) {
+  accel__tensor x = accel__add_derived(b, name, 1, &dim, how);
+  return accel__affine(b, accel__cast(b, x, ACCEL_PLUGIN_F32), 1.0 / whole, 0.0);
 }
 
 /* [patches, width] */
@@ -201,10 +222,11 @@ static accel__tensor positions(accel__build *b, const qwen3_vl *m, accel__dim pa
   accel__dim one = accel__const_dim(p, 1), four = accel__const_dim(p, 4),
              width = accel__const_dim(p, m->width), all = accel__times(b, four, patches);
   accel__tensor rows = accel__add_derived(b, "corner_rows", 1, &all, &m->corners);
-  accel__tensor share = accel__add_derived(b, "corner_shares", 1, &all, &m->shares);
+  accel__tensor share =
+      accel__binary(p, ACCEL_PLUGIN_BINARY_ADD, fraction(b, "corner_shares", all, &m->shares, FINE),
+                    fraction(b, "corner_remainders", all, &m->remainders, (double)FINE * FINE));
   const int64_t dims[2] = {m->positions, m->width};
   accel__tensor table = accel__table(b, 2, dims, "pos_embed.weight");
-  share = accel__affine(b, accel__cast(b, share, ACCEL_PLUGIN_F32), 1.0 / WHOLE_SHARE, 0.0);
   share = accel__reshape(p, share, 2, (accel__dim[]){all, one});
   accel__tensor x = accel__binary(p, ACCEL_PLUGIN_BINARY_MUL, accel__gather(p, table, rows), share);
   x = accel__reshape(p, x, 3, (accel__dim[]){four, patches, width});
@@ -298,14 +320,15 @@ static accel_status build(const accel__model_request *request, const char *archi
       ACCEL_FIELD_INT("image_token_id", &m->grid.image_token, 0, ACCEL__MAX_VOCAB),
       ACCEL_FIELD_INT("video_token_id", &m->grid.video_token, 0, ACCEL__MAX_VOCAB)};
   ACCEL_TRY(accel__read_fields(&b, fields, sizeof fields / sizeof *fields));
-  m->lengths = m->places = m->corners = m->shares =
+  m->lengths = m->places = m->corners = m->shares = m->remainders =
       (accel__derived){.from = "image_grid_thw", .shape_of = "pixel_values", .user = &m->grid};
   m->lengths.make = accel__patch_grid_frames;
   m->places.make = accel__patch_grid_positions;
   m->places.lines = 3;
-  m->corners.user = m->shares.user = m;
+  m->corners.user = m->shares.user = m->remainders.user = m;
   m->corners.make = corner_rows;
   m->shares.make = corner_shares;
+  m->remainders.make = corner_remainders;
   m->image_tokens = accel__patch_grid_tokens(&m->grid);
   model->image_tokens = &m->image_tokens;
   b.images.merge = merge_images;

@@ -134,6 +134,8 @@ def llama_fixtures():
     odd = llama(hidden_size=30, num_attention_heads=5, num_key_value_heads=1, head_dim=8, attention_bias=True, mlp_bias=True, tie_word_embeddings=True,
                 hidden_act="gelu", rms_norm_eps=1e-3, num_hidden_layers=1, eos_token_id=[2, 5])
     yield "llama_tied", dict(config=odd, classes=["LlamaForCausalLM"])
+    # positions that halves do not hold, near ones among them
+    yield "llama_far", dict(config=llama(num_hidden_layers=1, max_position_embeddings=16384), classes=["LlamaModel"], cases=("given",), positions=16384)
     yield "llama_sharded", dict(config=llama(num_key_value_heads=4), classes=["LlamaForCausalLM"], cases=("right",), dtype=torch.bfloat16, shards=3)
     for rope, how in ROPES.items():
         config = llama(num_hidden_layers=1, rope_parameters={"rope_theta": 500.0, **how})

@@ -1,6 +1,8 @@
 /* backend_graph_test.c - entries as static graphs: what becomes a constant, an input, a result;
  * what the host feeds and keeps; what is refused.  The graphs are looked at, not computed: that is
  * the conformance suite's part, with a library that compiles them. */
+#include <math.h>
+
 #include "backend_helper.h"
 #include "kit/kit_graph.h"
 #include "kit/kit_rounded.h"
@@ -286,6 +288,68 @@ static void known_rows_are_constants(void **state) {
   accel__program_free(&ragged);
 }
 
+/* A rotation of x [T, D] by pos [T], whose frequencies are those of theta or, given, an input. */
+static kit_graph *rotation(bool given, bool known_sizes) {
+  const uint8_t wanted[1] = {1}, folded[1] = {1};
+  const int64_t symbol[1] = {5};
+  const kit_graph_run run = {.symbol = symbol};
+  accel_plugin_error error = {.size = sizeof error};
+  accel__program *p = accel__program_new("rotation");
+  const accel__dim rows = accel__symbol(p, "T", 0, 0, 8), pairs = accel__const_dim(p, D / 2);
+  const accel__dim dim[] = {rows, accel__const_dim(p, D)};
+  accel__tensor in[] = {accel__input(p, "x", ACCEL_PLUGIN_F32, -1, 2, dim),
+                        accel__input(p, "pos", ACCEL_PLUGIN_I32, -1, 1, dim), -1};
+  if (given) in[2] = accel__input(p, "inv_freq", ACCEL_PLUGIN_F32, -1, 1, &pairs);
+  accel__attr attr[] = {ACCEL_I(HEAD_DIM, D), ACCEL_I(ROT_DIMS, D), ACCEL_F(THETA, 100.0)};
+  accel__tensor y = accel__node(p, ACCEL_PLUGIN_OP_ROPE, in, given ? 3 : 2, attr, 3, NULL, 0);
+  accel__entry(p, "run", in, given ? 3 : 2, &y, 1);
+  assert_int_equal(accel__program_finish(p), ACCEL_OK);
+  accel_plugin_program *copy = copied(p);
+  const kit_graph_request r = {.program = copy,
+                               .wanted = wanted,
+                               .folded = folded,
+                               .symbol = symbol,
+                               .run = known_sizes ? &run : NULL};
+  kit_graph *g = NULL;
+  assert_int_equal(kit_graph_lower(&r, &g, &error), 0);
+  kit_program_free(copy);
+  accel__program_free(&p);
+  return g;
+}
+
+/* Where all sizes are known, as an NPU wants them, positions are not multiplied: cosines and sines
+ * come from tables of 512 positions and of 512 times as many. */
+static void known_sizes_turn_by_tables(void **state) {
+  (void)state;
+  enum { FAR = 200000, ROWS = 512 };
+  kit_graph *g = rotation(false, true);
+  const float *wave[5];
+  uint32_t n = 0;
+  for (uint32_t i = 0; i < g->n_node && n < 5; i++)
+    if (g->node[i].op == KIT_GRAPH_CONSTANT && g->node[i].dim[0] == ROWS)
+      wave[n++] = g->node[i].data;
+  assert_int_equal(n, 4);
+  for (int64_t k = 0; k < D / 2; k++) {
+    const double f = (float)pow(100.0, -(double)k / (D / 2));
+    const int64_t high = FAR / ROWS * (D / 2) + k, low = FAR % ROWS * (D / 2) + k;
+    const float c = wave[0][high] * wave[2][low] - wave[1][high] * wave[3][low],
+                s = wave[1][high] * wave[2][low] + wave[0][high] * wave[3][low];
+    assert_true(fabs(c - cos(FAR * f)) < 1e-6);
+    assert_true(fabs(s - sin(FAR * f)) < 1e-6);
+  }
+  assert_int_equal(count(g, KIT_GRAPH_SIN) + count(g, KIT_GRAPH_COS), 0);
+  assert_true(g->n_check == 1 && g->check[0].limit == ROWS * ROWS && g->check[0].input == 1);
+  kit_graph_free(g);
+  g = rotation(true, true); /* with frequencies of the run: as far as halves are whole */
+  assert_true(g->n_check == 1 && g->check[0].limit == 2049);
+  assert_int_equal(count(g, KIT_GRAPH_SIN), 1);
+  kit_graph_free(g);
+  g = rotation(false, false);
+  assert_int_equal(g->n_check, 0);
+  assert_int_equal(count(g, KIT_GRAPH_SIN), 1);
+  kit_graph_free(g);
+}
+
 /* Operands and results count; a constant that nothing reads has none. */
 static void uses_are_counted(void **state) {
   (void)state;
@@ -481,6 +545,7 @@ int main(void) {
       cmocka_unit_test(equal_nodes_are_one),
       cmocka_unit_test(symbols_of_texts_stay_open),
       cmocka_unit_test(known_rows_are_constants),
+      cmocka_unit_test(known_sizes_turn_by_tables),
       cmocka_unit_test(uses_are_counted),
       cmocka_unit_test(codes_are_multiplied_by_scales),
       cmocka_unit_test(rows_are_padded_and_the_past_is_fed),
