@@ -41,7 +41,7 @@ NPU_CLASSES = {"BertModel", "CLIPModel", "CLIPTextModel", "CLIPTextModelWithProj
                "DistilBertModel", "EuroBertModel", "MobileBertModel", "ModernBertModel", "NomicBertModel", "ViTModel", "VitsModel", "WhisperForAudioClassification",
                "XCLIPModel", "XCLIPTextModel", "XCLIPVisionModel", "GPT2Model", "Gemma2Model", "ClapAudioModelWithProjection", "RTDetrV2ForObjectDetection",
                "Wav2Vec2ForAudioFrameClassification", "WavLMForCTC", "DonutSwinForImageClassification"}
-NPU_MODELS = {"../speech/english", "llama_far", "qwen3_vl", "wav2vec2_deep", "wav2vec2_long", "wav2vec2_long_speaker", "rt_detr_heads", "unet_sdxl", "clap_fusion"}  # Whisper that generates; far positions; shares of positions; lengths of masked sounds; many rows; angles; a padded tensor doubled
+NPU_MODELS = {"../speech/english", "llama_far", "qwen3_vl_base", "wav2vec2_deep", "wav2vec2_long", "wav2vec2_long_speaker", "rt_detr_heads", "unet_sdxl", "clap_fusion"}  # Whisper that generates; far positions; shares of positions; lengths of masked sounds; many rows; angles; a padded tensor doubled
 # What a device says no to, by the start of the model's folder, and how.
 REFUSED = dict.fromkeys(("openvino", "onnxruntime"), {start: "not part of a static graph" for start in ("mamba", "qwen3_next", "qwen3_5")})
 
