@@ -115,6 +115,19 @@ class Files(unittest.TestCase):
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(says, done.stderr)
 
+    def test_more_tokens_of_marian(self):
+        """What tokenizer_config.json adds under the name of transformers 5, beside which the older name does not count: ids of transformers 5.23."""
+        for extra, ids in ((["<x>", "the"], [2, 11, 228, 2, 23, 229, 0]), (["<x>"], [2, 11, 228, 2, 23, 2, 13, 199, 6, 0])):
+            with tempfile.TemporaryDirectory() as folder:
+                shutil.copytree(os.path.join(FIXTURES, "marian"), folder, dirs_exist_ok=True)
+                path = os.path.join(folder, "tokenizer_config.json")
+                with open(path) as f:
+                    config = json.load(f)
+                with open(path, "w") as f:
+                    json.dump({**config, "extra_special_tokens": extra, "additional_special_tokens": ["<z>"]}, f)
+                done = tokenize(folder, "--input", ["a<x>b the"])
+                self.assertEqual(json.loads(done.stdout)["ids"], [ids])
+
     def test_damaged_marian(self):
         """Files missing, cut short, or of another kind; a vocabulary without what every tokenizer needs."""
         given = os.path.join(FIXTURES, "marian_separate")
