@@ -499,24 +499,17 @@ static accel_status choose_outputs(const accel_endpoint *ep, const accel__model_
 
 static accel_status check_names(const accel_endpoint *ep, const accel_tensors *inputs) {
   for (uint32_t i = 0; i < inputs->n; i++) {
-    bool known = false;
+    const char *name = inputs->item[i].name;
+    bool known = accel__model_takes(ep->model, name) || accel__takes_of_videos(ep->model, name) ||
+                 accel__model_leaves_unread(ep->model, name);
     for (uint32_t side = 0; side < 2; side++)
-      known |= takes_tokens(ep->model, side) && !strcmp(inputs->item[i].name, mask_of[side]);
-    for (uint32_t k = 0; k < ep->model->n_inputs; k++) {
-      const accel__model_input *in = &ep->model->inputs[k];
-      if (accel__input_is_row(in->kind)) continue;
-      known |= !strcmp(inputs->item[i].name,
-                       in->kind == ACCEL__INPUT_DERIVED ? in->derived->from : in->name);
-    }
-    known |= places_pictures(ep->model) && !strcmp(inputs->item[i].name, "mm_token_type_ids");
-    known |= accel__takes_of_videos(ep->model, inputs->item[i].name);
-    known |= accel__model_leaves_unread(ep->model, inputs->item[i].name);
+      known |= takes_tokens(ep->model, side) && !strcmp(name, mask_of[side]);
     if (!known)
       return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: %s takes no input '%s'", ep->name,
-                         ep->model->architecture, inputs->item[i].name);
+                         ep->model->architecture, name);
     if (inputs->item[i].rank > ACCEL_MAX_RANK)
-      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u", ep->name,
-                         inputs->item[i].name, inputs->item[i].rank);
+      return accel__fail(ACCEL_ERROR_ARGUMENT, "%s: input '%s' has rank %u", ep->name, name,
+                         inputs->item[i].rank);
   }
   return ACCEL_OK;
 }

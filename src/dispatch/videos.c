@@ -46,7 +46,7 @@ bool accel__takes_of_videos(const accel__model *model, const char *argument) {
 }
 
 bool accel__shows_videos(const accel__model *model, const accel_tensors *inputs) {
-  return model->image_tokens && model->image_tokens->video_token >= 0 &&
+  return accel__takes_of_videos(model, "video_grid_thw") &&
          (accel__find_tensor(inputs, "pixel_values_videos") ||
           accel__find_tensor(inputs, "video_grid_thw"));
 }

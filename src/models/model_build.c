@@ -277,6 +277,16 @@ int32_t accel__entry_output(const accel__model_entry *entry, const char *name) {
   return -1;
 }
 
+bool accel__model_takes(const accel__model *model, const char *argument) {
+  for (uint32_t i = 0; i < model->n_inputs; i++) {
+    const accel__model_input *in = &model->inputs[i];
+    if (accel__input_is_row(in->kind)) continue;
+    if (strcmp(in->kind == ACCEL__INPUT_DERIVED ? in->derived->from : in->name, argument) == 0)
+      return true;
+  }
+  return false;
+}
+
 static bool is_among(const char *const *names, const char *name) {
   for (; names != NULL && *names != NULL; names++)
     if (strcmp(*names, name) == 0) return true;

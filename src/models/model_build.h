@@ -17,6 +17,8 @@ const accel__model_entry *accel__model_entry_of(const accel__model *model,
 /* Place of an entry's input, or output; -1: it has none of that name. */
 int32_t accel__entry_input(const accel__model_entry *entry, const char *name);
 int32_t accel__entry_output(const accel__model_entry *entry, const char *name);
+/* Whether an input of the model is, or follows from, the argument of this name. */
+bool accel__model_takes(const accel__model *model, const char *argument);
 /* Whether the class's forward takes an argument of this name and never reads it:
  * accel__model.unread, and what tokenizers and processors write beside the inputs of models. */
 bool accel__model_leaves_unread(const accel__model *model, const char *name);

@@ -10,9 +10,11 @@
 #include "models/vit.h"
 
 typedef struct composite {
-  accel__bart bart;                 /* the decoder, unless it is a GPT-2 */
-  accel__gpt *gpt;                  /* NULL: it is not */
-  int64_t hidden, positions, vocab; /* of the decoder */
+  accel__bart bart;         /* the decoder, unless it is a GPT-2 */
+  accel__gpt *gpt;          /* NULL: it is not */
+  int64_t positions, vocab; /* of the decoder */
+  bool tied;
+  const char *scope, *words, *head; /* names: of the decoder's layers, its table, its head */
   accel__seq2seq how;
   accel__vit *vit;         /* embedding it sets its rows; NULL: the encoder is a Swin */
   accel__swin_model *swin; /* likewise its grid; NULL: it is a ViT */
@@ -87,14 +89,14 @@ static accel_status read_width(const accel__build *b, composite *m, bool own_wid
   int64_t width = 0;
   ACCEL_TRY(accel__json_int(b->file, b->config, "cross_attention_hidden_size", 0, ACCEL__MAX_WIDTH,
                             &width));
-  m->projects = width == 0 && m->hidden != m->width;
+  m->projects = width == 0 && m->how.hidden != m->width;
   if (width > 0 && width != m->width)
     return accel__refuse(
         b, "field 'cross_attention_hidden_size' is %lld, the encoder's hidden_size %lld",
         (long long)width, (long long)m->width);
-  if (own_width && width > 0 && width != m->hidden)
+  if (own_width && width > 0 && width != m->how.hidden)
     return accel__refuse(b, "field 'cross_attention_hidden_size' is %lld, the decoder's width %lld",
-                         (long long)width, (long long)m->hidden);
+                         (long long)width, (long long)m->how.hidden);
   return ACCEL_OK;
 }
 
@@ -129,9 +131,12 @@ static accel_status read_bart(accel__build *b, composite *m, bool mbart) {
   ACCEL_TRY(accel__divides(b, "decoder_attention_heads", c->decoder.heads, "d_model", c->hidden));
   if (!learned)
     return accel__refuse(b, "field 'use_learned_position_embeddings': false is not supported");
-  m->hidden = c->hidden;
   m->positions = c->positions;
   m->vocab = c->decoder.vocab;
+  m->tied = c->tied;
+  m->scope = "decoder.model.";
+  m->words = "decoder.model.decoder.embed_tokens";
+  m->head = mbart ? "decoder.lm_head" : "decoder.output_projection";
   m->how = accel__bart_seq2seq(c);
   ACCEL_TRY(read_width(b, m, mbart));
   ACCEL_TRY(accel__read_token_ids(b, /*bos*/ 0, /*eos*/ 2, /*pad*/ 1));
@@ -147,9 +152,12 @@ static accel_status read_gpt2(accel__build *b, composite *m) {
   if (!cross)
     return accel__refuse(b, "field 'decoder.add_cross_attention' must be true under an encoder");
   ACCEL_TRY(accel__divides(b, "decoder.n_head", c->heads, "decoder.n_embd", c->hidden));
-  m->hidden = c->hidden;
   m->positions = c->positions;
   m->vocab = c->vocab;
+  m->tied = c->tied;
+  m->scope = "decoder.transformer.";
+  m->words = "decoder.transformer.wte";
+  m->head = "decoder.lm_head";
   m->how = (accel__seq2seq){.layers = c->layers,
                             .heads = c->heads,
                             .head_dim = c->hidden / c->heads,
@@ -194,7 +202,8 @@ static accel__tensor encode(accel__build *b, const void *config) {
   accel__tensor x = m->swin != NULL ? encode_swin(b, m) : encode_vit(b, m);
   b->scope = NULL;
   *m->seen = x;
-  return m->projects ? accel__dense_layer(b, x, m->hidden, true, -1, NULL, "enc_to_dec_proj") : x;
+  return m->projects ? accel__dense_layer(b, x, m->how.hidden, true, -1, NULL, "enc_to_dec_proj")
+                     : x;
 }
 
 static void output_encoded(accel__build *b, const void *config) {
@@ -204,7 +213,7 @@ static void output_encoded(accel__build *b, const void *config) {
 
 static accel__tensor decode(accel__build *b, const void *config, accel__tensor memory) {
   const composite *m = config;
-  b->scope = m->gpt != NULL ? "decoder.transformer." : "decoder.model.";
+  b->scope = m->scope;
   accel__tensor x = m->gpt != NULL
                         ? accel__gpt_decoder(b, m->gpt, &m->how, memory, (uint32_t)m->layers + 1)
                         : accel__bart_decoder(b, &m->bart, memory);
@@ -215,22 +224,16 @@ static accel__tensor decode(accel__build *b, const void *config, accel__tensor m
 static accel__keys keys(accel__build *b, const void *config, accel__tensor memory, uint32_t i) {
   const composite *m = config;
   const char *outer = b->scope; /* of the decoder, where it asks for them */
-  b->scope = m->gpt != NULL ? "decoder.transformer." : "decoder.model.";
+  b->scope = m->scope;
   const accel__keys kv = m->gpt != NULL ? accel__gpt_keys(b, m->gpt, memory, i)
                                         : accel__bart_keys(b, &m->bart, memory, i);
   b->scope = outer;
   return kv;
 }
 
-/* TrOCR's head is output_projection, that of the others lm_head. */
 static accel__tensor logits(accel__build *b, const void *config, accel__tensor x) {
   const composite *m = config;
-  if (m->gpt != NULL)
-    return accel__head_vocabulary(b, x, m->vocab, m->gpt->tied, "decoder.transformer.wte",
-                                  "decoder.lm_head", NULL);
-  return accel__head_vocabulary(b, x, m->vocab, m->bart.tied, "decoder.model.decoder.embed_tokens",
-                                m->bart.before ? "decoder.lm_head" : "decoder.output_projection",
-                                NULL);
+  return accel__head_vocabulary(b, x, m->vocab, m->tied, m->words, m->head, NULL);
 }
 
 static accel_status build(const accel__model_request *request, const char *architecture,
@@ -245,7 +248,7 @@ static accel_status build(const accel__model_request *request, const char *archi
   b.is_base = false; /* its name ends in "Model", but it has a head */
   ACCEL_TRY(read_encoder(&b, m));
   ACCEL_TRY(read_decoder(&b, m));
-  model->hidden_size = m->hidden;
+  model->hidden_size = m->how.hidden;
   model->max_positions = m->positions;
   model->generation.answer_prefix = m->donut;
   m->pixels = m->swin != NULL ? accel__swin_pictures(&b, m->swin)

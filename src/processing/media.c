@@ -6,6 +6,7 @@
 
 #include "dispatch/locate.h"
 #include "dispatch/pack.h"
+#include "models/model_build.h"
 
 accel_status accel__media_image(const accel_media *m, accel__image *out) {
   return m->data ? accel__image_parse(m->data, m->n, m->name, out)
@@ -174,14 +175,6 @@ accel_status accel__preprocess(accel *ctx, const char *model, const accel_prepro
 
 /* ---- a run ---- */
 
-static bool takes(const accel__model *model, const char *input) {
-  for (uint32_t i = 0; i < model->n_inputs; i++) {
-    const accel__model_input *in = &model->inputs[i];
-    if (!strcmp(in->derived ? in->derived->from : in->name, input)) return true;
-  }
-  return false;
-}
-
 accel_status accel__run_media(accel_endpoint *ep, const accel_tensors *texts,
                               const accel_tensors *own, const char *const *names, uint32_t n_names,
                               accel_tensors **out) {
@@ -190,6 +183,6 @@ accel_status accel__run_media(accel_endpoint *ep, const accel_tensors *texts,
   uint32_t n = 0;
   for (uint32_t i = 0; texts && i < texts->n && n < MOST; i++) item[n++] = texts->item[i];
   for (uint32_t i = 0; i < own->n && n < MOST; i++)
-    if (takes(ep->model, own->item[i].name)) item[n++] = own->item[i];
+    if (accel__model_takes(ep->model, own->item[i].name)) item[n++] = own->item[i];
   return accel__run_padded(ep, &(accel_tensors){n, item}, names, n_names, out);
 }

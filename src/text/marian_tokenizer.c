@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "core/file.h"
+#include "text/settings.h"
 #include "text/spm.h"
 
 enum {
@@ -230,9 +231,9 @@ static accel_status put_json(accel__tokenizer *t, accel__marian_kind kind, file_
                          text[i], names[i][0]);
     if (!many || id[i] >= 0) put_added(&w, text[i]);
   }
-  json_t *extra = accel__json_get(config->root, "extra_special_tokens");
-  put_listed(&w, extra ? extra : accel__json_get(config->root, "additional_special_tokens"), false);
-  if (!extra) put_listed(&w, accel__json_get(map->root, "additional_special_tokens"), false);
+  put_listed(&w, accel__extra_tokens(config->root), false);
+  if (!accel__json_get(config->root, "extra_special_tokens"))
+    put_listed(&w, accel__json_get(map->root, "additional_special_tokens"), false);
   put_listed(&w, accel__json_get(config->root, "added_tokens_decoder"), true);
   if (many) ACCEL_TRY(put_languages(&w, config));
   if (many) ACCEL_TRY(source_language(t, config, &language));

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/settings.h"
 #include "text/text_internal.h"
 #include "text/spm.h"
 
@@ -332,14 +333,12 @@ static accel_status put_named(writer *w, const char *key, const char *text, bool
 
 /* What else the settings call special: members "..._token", and lists. */
 static accel_status put_others(writer *w) {
-  static const char *const lists[] = {"extra_special_tokens", "additional_special_tokens"};
-  const accel__json *root = settings_of(w), *list = accel__json_get(root, lists[0]);
+  const accel__json *root = settings_of(w);
   ACCEL_JSON_EACH(member, root) {
     if (cJSON_IsString(member) && accel__ends_with(member->string, "_token"))
       ACCEL_TRY(put_added(w, member->valuestring, strlen(member->valuestring), true, false));
   }
-  if (!list) list = accel__json_get(root, lists[1]);
-  ACCEL_JSON_EACH(item, list) {
+  ACCEL_JSON_EACH(item, accel__extra_tokens(root)) {
     if (cJSON_IsString(item))
       ACCEL_TRY(put_added(w, item->valuestring, strlen(item->valuestring), true, false));
     else

@@ -36,11 +36,15 @@ static const char *content_of(json_t *token) {
   return cJSON_IsString(text) ? text->valuestring : "";
 }
 
+json_t *accel__extra_tokens(json_t *settings) {
+  json_t *list = accel__json_get(settings, "extra_special_tokens");
+  return list ? list : accel__json_get(settings, "additional_special_tokens");
+}
+
 /* Texts that count as special when added_tokens.json is read: those of special_tokens_map.json, and
  * of tokenizer_config.json those that are plain strings. */
 static accel_status find_special(json_t *config, json_t *map, accel__map *out) {
-  json_t *list = accel__json_get(config, "extra_special_tokens");
-  if (!list) list = accel__json_get(config, "additional_special_tokens");
+  json_t *list = accel__extra_tokens(config);
   for (int i = 0; i < ACCEL__NAMED_TOKENS; ++i) {
     json_t *token = accel__json_get(map, accel__named_token_keys[i]);
     if (!token) token = accel__json_get(config, accel__named_token_keys[i]);
@@ -115,8 +119,7 @@ static accel_status put_settings(accel__buffer *b, json_t *config, json_t *map, 
   static const char lists[] = "additional_special_tokens";
   bool first = true;
   put_class(b, config, model->root, &first);
-  const bool listed =
-      pieces || accel__json_get(config, "extra_special_tokens") || accel__json_get(config, lists);
+  const bool listed = pieces || accel__extra_tokens(config);
   ACCEL_JSON_EACH(member, config) {
     const bool replaced =
         accel__json_get(map, member->string) && strcmp(member->string, lists) != 0;
@@ -261,12 +264,6 @@ static accel_status add_decoder(tokens *t, json_t *settings, json_t *listed,
   return ACCEL_OK;
 }
 
-static json_t *extra_tokens(json_t *settings) {
-  json_t *list = accel__json_get(settings, "extra_special_tokens");
-  if (!list) list = accel__json_get(settings, "additional_special_tokens");
-  return list;
-}
-
 static const accel__json takes_space = {.type = cJSON_True, .string = (char[]){"lstrip"}},
                          own_mask = {.type = cJSON_Object, .child = (accel__json *)&takes_space};
 
@@ -284,7 +281,7 @@ static accel_status add_all(tokens *t, json_t *settings, json_t *listed,
   ACCEL_JSON_EACH(member, settings) {
     if (is_model_token(member)) ACCEL_TRY(add(t, NULL, member->valuestring, true));
   }
-  ACCEL_JSON_EACH(said, extra_tokens(settings)) { /* of a list, or of an object by name */
+  ACCEL_JSON_EACH(said, accel__extra_tokens(settings)) { /* of a list, or of an object by name */
     const bool special = cJSON_IsString(said) || cJSON_IsTrue(accel__json_get(said, "special"));
     ACCEL_TRY(add(t, said, content_of(said), special));
   }
@@ -312,7 +309,7 @@ accel_status accel__put_added_tokens(json_t *settings, json_t *listed,
   size_t most = ACCEL__NAMED_TOKENS;
   ACCEL_JSON_EACH(member, settings) most++;
   ACCEL_JSON_EACH(member, accel__json_get(settings, "added_tokens_decoder")) most++;
-  ACCEL_JSON_EACH(member, extra_tokens(settings)) most++;
+  ACCEL_JSON_EACH(member, accel__extra_tokens(settings)) most++;
   ACCEL_JSON_EACH(member, listed) most++;
   if (!(t.at = calloc(most, sizeof *t.at))) return accel__no_memory(most * sizeof *t.at);
   accel_status status = add_all(&t, settings, listed, class);

@@ -14,6 +14,10 @@ enum { ACCEL__NAMED_TOKENS = 7 };
 /* "bos_token", ... "mask_token" */
 extern const char *const accel__named_token_keys[ACCEL__NAMED_TOKENS];
 
+/* The list of special tokens without names, under the name that transformers 5 gives it, else under
+ * the older one; NULL: there is none. */
+const accel__json *accel__extra_tokens(const accel__json *settings);
+
 /* *out: one object like a tokenizer_config.json, to be freed.  config, map and model:
  * tokenizer_config.json, special_tokens_map.json and config.json of `directory`, root NULL when
  * absent.  Unless the first has an added_tokens_decoder, the members of the second win and
